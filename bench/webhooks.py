@@ -102,7 +102,7 @@ class Ground:
 
     def delivering(self) -> Delivering:
         urls = partial(status_url, None)
-        return Delivering(self.store, self.endpoints, RING, Sender(["127.0.0.1"]), urls)
+        return Delivering(self.store, self.endpoints, RING, Sender(["127.0.0.1"]), urls, lambda *_: None)
 
     async def start(self, **members: Any) -> UUID:
         given = self.endpoints.given(self.queue.served.id, members)

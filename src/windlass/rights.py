@@ -40,14 +40,16 @@ def may_see(asker: UUID | None, owner: UUID | None) -> bool:
     return asker is None or asker == owner
 
 
-ORGANIZATION, USERS = "organization", "users"
-"""Words of the setting `approvers`, beside roles and names of users: organization tokens, and user tokens."""
+ORGANIZATION, USERS, WEBHOOK = "organization", "users", "webhook"
+"""Words of the setting `approvers`, beside roles and names of users: organization tokens, user tokens, and the receiver
+of the crew's webhook, which has a `callback_url`.
+"""
 
 
 def may_answer(approvers: Collection[str], *, user: str | None, role: Role | None, kind: str) -> bool:
     """Returns whether somebody may answer the questions of a crew with this setting `approvers`.
 
-    `kind` is that of the token, "personal" for a person. `role` is that of a person.
+    `kind` is that of the token, "personal" for a person, and WEBHOOK for a `callback_url`. `role` is that of a person.
     """
     if not approvers:
         return kind != PERSONAL or (role is not None and role.includes(Role.DEVELOPER))
@@ -55,7 +57,7 @@ def may_answer(approvers: Collection[str], *, user: str | None, role: Role | Non
         return True
     if role is not None:
         return any(word in approvers and role.includes(Role(word)) for word in Role)
-    return (ORGANIZATION if kind == ORGANIZATION else USERS) in approvers
+    return (kind if kind in {ORGANIZATION, WEBHOOK} else USERS) in approvers
 
 
 class Role(StrEnum):

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 from api.runs import begin
 from api.serving import KEY_RING
+from windlass.access.callbacks import Callbacks
+from windlass.access.tokens import Tokens
+from windlass.store.tokens import TokenStore
 from windlass.store.webhooks import JOB, WebhookStore
 from windlass.webhooks.delivering import RETRIES, Delivering, status_url
 from windlass.webhooks.endpoints import Endpoints
@@ -31,8 +34,15 @@ async def deliver(crew: Crew) -> None:
     """Does the jobs of the crew's endpoints that wait, also those that wait for their time."""
     database = crew.server.database
     urls = partial(status_url, "https://crews.example.com")
+    callbacks = Callbacks(await Tokens.open(TokenStore(database), KEY_RING))
     delivering = Delivering(
-        WebhookStore(database), Endpoints(KEY_RING, b"webhooks"), KEY_RING, Sender(["127.0.0.1"]), urls, retries=LATER
+        WebhookStore(database),
+        Endpoints(KEY_RING, b"webhooks"),
+        KEY_RING,
+        Sender(["127.0.0.1"]),
+        urls,
+        partial(callbacks.url, "https://crews.example.com"),
+        retries=LATER,
     )
     rows = await database.rows(
         "DELETE FROM procrastinate_jobs WHERE task_name = %(job)s AND status = 'todo' AND args ->> 'endpoint' IN"

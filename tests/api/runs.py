@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from api.serving import until
-from windlass.kickoffs.events import to_json
+from windlass.kickoffs.events import HUMAN_INPUT_REQUESTED, stored_event, to_json
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import Outcome, TokenUsage
 from windlass.kickoffs.questions import Question
@@ -68,7 +68,9 @@ class Run:
         )
         self.records.ask(position, time.time())
         entry = JournalEntry(number, question.key, "sealed")
-        batch = Batch(records=self.records.take_changed(), entries=[entry], questions=[question], usage=TokenUsage())
+        event = stored_event(100 + number, HUMAN_INPUT_REQUESTED, time.time(), question.to_json(None))
+        records = self.records.take_changed()
+        batch = Batch([event], records, entries=[entry], questions=[question], usage=TokenUsage())
         assert await self.store.pause(self.claimed.id, self.claimed.attempt, batch)
         return question.id
 

@@ -20,6 +20,7 @@ from api.described import check_answer
 from store.shared_database import connected
 from windlass import aio
 from windlass.access.authentication import RateLimits, TokenAuthenticator
+from windlass.access.callbacks import Callbacks
 from windlass.access.sessions import Sessions
 from windlass.access.tickets import Tickets
 from windlass.access.tokens import Tokens
@@ -292,6 +293,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             streams := EventStreams(kickoffs, listener, most=20, most_of_user=5),
             waits := Shares(500, "requests that wait"),
             Tickets(tokens),
+            Callbacks(tokens),
         )
 
         async def ready() -> str | None:

@@ -117,6 +117,9 @@ async def test_a_process_that_is_lost_while_it_waits_asks_again_and_its_question
         while (await question_of(world, kickoff)).number == before.number:  # noqa: ASYNC110 - polls the database
             await asyncio.sleep(0.01)
     assert (await question_of(world, kickoff)).id == before.id
+    asked = [row["payload"] for row in await world.events(kickoff) if row["type"] == "human_input_requested"]
+    assert {(one["task_id"], one["asked_at"]) for one in asked[1:]} == {(str(before.id), before.asked_at.isoformat())}
+    assert len(asked) == 2
     await answered(world, kickoff, Answer(approved=True, feedback="fine"))
     done = await world.ended(kickoff)
     assert (done.output, done.attempt) == ('"True fine"', 2)

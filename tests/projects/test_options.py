@@ -50,7 +50,7 @@ def test_a_project_may_say_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        ({"concurency": 3}, "concurency is no option; there are: approval_on_timeout, approval_timeout, concurrency, "),
+        ({"concurency": 3}, "concurency is no option; there are: approval_on_timeout, approval_reminder, "),
         ({"concurrency": 0}, "concurrency must be a whole number of 1 or more, not 0"),
         ({"concurrency": True}, "concurrency must be a whole number of 1 or more, not True"),
         ({"concurrency": "3"}, "concurrency must be a whole number of 1 or more, not '3'"),

@@ -13,7 +13,7 @@ from store.kickoff_rows import DONE, FAILED, Rows
 from windlass.kickoffs.events import StoredEvent
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import STOPPED, TokenUsage
-from windlass.kickoffs.questions import Answer, AnsweredQuestion, Question
+from windlass.kickoffs.questions import Answer, AnsweredQuestion, Question, key_of
 from windlass.kickoffs.states import State, TaskState
 from windlass.kickoffs.tasks import TaskRecord
 from windlass.store.audit import Actor
@@ -21,6 +21,7 @@ from windlass.store.ending import StopFilter
 from windlass.store.questions import AnswerKey
 from windlass.store.reporting import Batch, JournalEntry
 from windlass.store.retention import RetentionStore
+from windlass_child.protocol.validation import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -232,6 +233,16 @@ async def test_a_later_attempt_may_ask_the_same_again(rows: Rows) -> None:
     assert await rows.store.write_reports(again.id, 2, batch(question(rows, number=7, key="question 2", waits=True)))
     (row,) = await rows.store.open_questions()
     assert (row.id, row.number) == (asked.id, 7)
+    assert await rows.store.asked_before(again.id, "question 2") == (asked.id, asked.asked_at)
+    assert await rows.store.asked_before(again.id, "question 3") is None
+
+
+@pytest.mark.parametrize("given", [{}, {"draft": "# Another draft"}, {"text": "Is this better?"}])
+async def test_a_question_about_another_draft_is_another_one(given: dict[str, str]) -> None:
+    seen = {"text": "Is this good?", "draft": "# A draft \ud800", **given}
+    same = key_of("review#human.1", "Is this good?", "# A draft \ud800")
+    assert (key_of("review#human.1", **seen) == same) is (not given)
+    assert key_of("review#human.1", "a", Encoded(b'"b"')) != same
 
 
 async def test_an_attempt_that_pauses_with_an_answered_question_goes_on_at_once(rows: Rows) -> None:

@@ -17,13 +17,16 @@ from store.kickoff_rows import DONE, FAILED, Rows
 from store.shared_database import connected
 from webhooks.receiver import OK, Got, Receiver, Reply
 from windlass.aio import serving
-from windlass.kickoffs.events import StoredEvent
+from windlass.kickoffs.events import HUMAN_INPUT_REQUESTED, StoredEvent
+from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import Outcome
+from windlass.kickoffs.questions import Answer, Question
 from windlass.kickoffs.states import Reason, State
 from windlass.lifecycle.background_tasks import SideJobWorker
 from windlass.secrets.key_ring import KeyRing, MasterKey
-from windlass.store.audit import COMMAND_LINE, Change
+from windlass.store.audit import COMMAND_LINE, Actor, Change
 from windlass.store.ending import StopFilter
+from windlass.store.reporting import Batch, JournalEntry
 from windlass.store.retention import RetentionStore
 from windlass.store.side_jobs import SideJob, SideJobs
 from windlass.store.webhooks import JOB, PROBING, DeliveryFilter, WebhookStore, replace
@@ -53,7 +56,12 @@ class Sending:
 
     def delivering(self, retries: tuple[float, ...] = SOON) -> Delivering:
         urls = partial(status_url, "https://crews.example.com")
-        return Delivering(self.store, self.endpoints, RING, Sender(["127.0.0.1"]), urls, retries=retries)
+        sender = Sender(["127.0.0.1"])
+        return Delivering(self.store, self.endpoints, RING, sender, urls, self.callback_url, retries=retries)
+
+    @staticmethod
+    def callback_url(slug: str, question: UUID) -> str:
+        return f"https://crews.example.com/crews/{slug}/resume/{question}"
 
     async def accept(self, **members: Any) -> UUID:
         given = self.endpoints.given(self.rows.deployment.id, members)
@@ -521,6 +529,40 @@ async def test_replaced_webhooks_get_the_events_that_have_no_delivery_yet(sendin
         ("/old", ["a"]),
         ("/new", ["b", "c"]),
     ]
+
+
+async def test_a_webhook_is_called_again_for_a_question_without_an_answer(sending: Sending, receiver: Receiver) -> None:
+    rows, url = sending.rows, receiver.url()
+    claimed = await sending.start(humanInputWebhookUrl=url, crewWebhookUrl=receiver.url("/end"))
+    await rows.begin(claimed)
+    asked = Question(new_id(), rows.deployment.id, 1, "question", "Is it good?", "# A draft", remind_every=60.0)
+    event = StoredEvent(1, HUMAN_INPUT_REQUESTED, 1.0, json.dumps(asked.to_json("write")))
+    entries = [JournalEntry(1, "question", "sealed")]
+    assert await rows.store.pause(claimed.id, claimed.attempt, Batch([event], entries=entries, questions=[asked]))
+
+    async def a_minute_later() -> list[str]:
+        await rows.database.execute("UPDATE questions SET remind_at = now() WHERE remind_at IS NOT NULL")
+        await sending.store.remind()
+        await sending.deliver(retries=LATER)
+        return [str(got.body["task_id"]) for got in receiver.got]
+
+    assert await a_minute_later() == [str(asked.id)], "it was called for the first time"
+    await sending.store.remind()
+    await sending.deliver()
+    assert len(receiver.got) == 1, "it is not time yet"
+    assert await a_minute_later() == [str(asked.id)] * 2
+    receiver.reply = lambda _: Reply(500)
+    await a_minute_later()
+    assert len(await a_minute_later()) == 3, "what waits at the receiver is not added to"
+    receiver.reply = lambda _: OK
+    await sending.come_due()
+    await sending.deliver()
+    assert await rows.store.answer(asked.id, Answer(approved=True), Actor(None, "ann"))
+    before = len(receiver.got)
+    assert len(await a_minute_later()) == before
+    assert {got.path for got in receiver.got} == {"/hook"}
+    assert [one.state for one in await sending.deliveries()] == ["delivered"] * 3
+    assert len({got.id for got in receiver.got}) == 3
 
 
 async def test_webhooks_of_a_deployment_are_those_of_all_its_kickoffs(sending: Sending, receiver: Receiver) -> None:

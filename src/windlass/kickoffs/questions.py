@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from windlass_child.protocol.validation import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
     from uuid import UUID
 
     from windlass_child.protocol.fields import Text
@@ -26,12 +26,13 @@ LONGEST_FEEDBACK = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question that is not stored yet.
+    """A question that is not stored yet, or that an earlier attempt has asked, with its `id` and `asked_at`.
 
-    `number` and `key` are those of its entry in the journal: a later attempt may ask with the same key and another
-    number. `position` is that of its task record. `draft` is the text to judge. Only the words in `choices` decide, if
-    there are any. With `waits` its process waits alive for the answer; otherwise the run has ended. `seconds` is the
-    time limit of an answer, `on_timeout` what happens then.
+    `number` is that of its entry in the journal. `key` is the same when a later attempt asks the same about the
+    same draft, with another number. `position` is that of its task record. `draft` is the text to judge. Only the
+    words in `choices` decide, if there are any. With `waits` its process waits alive for the answer; otherwise the
+    run has ended. `seconds` is the time limit of an answer, `on_timeout` what happens then. `remind_every` is the
+    time between two reminders.
     """
 
     id: UUID
@@ -46,9 +47,12 @@ class Question:
     waits: bool = False
     seconds: float | None = None
     on_timeout: str = FAIL
+    remind_every: float | None = None
+    asked_at: datetime | None = None
 
-    def to_json(self, task: str | None, at: datetime) -> dict[str, Any]:
+    def to_json(self, task: str | None) -> dict[str, Any]:
         """Returns the member `human_input` of the status, as far as an event has it. `task` names its task."""
+        at = self.asked_at or datetime.now(UTC)
         expires_at = at + timedelta(seconds=self.seconds) if self.seconds is not None else None
         return {
             "task_id": str(self.id),
@@ -60,6 +64,13 @@ class Question:
             "asked_at": at.isoformat(),
             "expires_at": expires_at.isoformat() if expires_at else None,
         }
+
+
+def key_of(key: str, text: str, draft: Text) -> str:
+    """Returns the key of a question: that of its journal entry, with a digest of the text and the draft."""
+    seen = draft.data if isinstance(draft, Encoded) else draft.encode("utf-8", "surrogatepass")
+    digest = hashlib.sha256(b"%s\x00%s" % (text.encode("utf-8", "surrogatepass"), seen))
+    return f"{key} {digest.hexdigest()[:32]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,8 @@ LARGEST_BODY = 1024 * 1024
 """Bytes. The body of a larger result has a link to the status in its place."""
 ASKED, THOUGHT = "agent_execution_started", "llm_call_completed"
 """The types of events that have the prompt and the thought of a step."""
+BEGUN = "method_execution_started"
+"""The type of events that have the state of a flow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +267,38 @@ def body_of_events(kickoff: UUID, events: Iterable[Event]) -> str:
     )
 
 
-def body_of_question(kickoff: UUID, event: Event, meta: str | None, status_url: str) -> str:
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the body of a question of a flow has for the webhook of its deployment. `before` are the newest events
+    before it, the newest first.
+    """
+
+    deployment: UUID
+    name: str
+    callback_url: str | None
+    before: Sequence[Event]
+
+    def members(self, kickoff: UUID, question: Mapping[str, Any], meta: str | None) -> dict[str, Any]:
+        return {
+            "event": "new_request",
+            "request": {
+                "id": question.get("task_id"),
+                "flow_id": str(kickoff),
+                "method_name": question.get("method"),
+                "message": question.get("question"),
+                "emit_options": question.get("response_schema", {}).get("enum", []),
+                "state": _found(self.before, BEGUN, "state", {}) or {},
+                "metadata": _value(meta) or {},
+                "created_at": question.get("asked_at"),
+            },
+            "deployment": {"id": str(self.deployment), "name": self.name},
+            "callback_url": self.callback_url,
+        }
+
+
+def body_of_question(
+    kickoff: UUID, event: Event, meta: str | None, status_url: str, request: Request | None = None
+) -> str:
     data = event.data()
     members = {
         "kickoff_id": str(kickoff),
@@ -274,6 +307,7 @@ def body_of_question(kickoff: UUID, event: Event, meta: str | None, status_url: 
         "task_output": data.get("draft"),
         "meta": _value(meta),
         "human_input": data,
+        **(request.members(kickoff, data, meta) if request else {}),
     }
     return bounded(members, ("task_output", "meta"), status_url)
 

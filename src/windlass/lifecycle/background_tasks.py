@@ -142,6 +142,7 @@ def side_jobs(
         SideJob("forget_the_expired", retaining.forget_the_expired, cron="*/5 * * * *"),
         SideJob("count_statistics", statistics.count, cron="* * * * *"),
         SideJob("defer_forgotten_webhooks", webhooks.defer_forgotten, cron="*/2 * * * *"),
+        SideJob("remind_of_questions", webhooks.remind, cron="* * * * *"),
         SideJob("remove_unused_endpoints", webhooks.remove_unused_endpoints, cron="47 3 * * *"),
         SideJob(REMOVAL, removals.remove_deployment, tries=TRIES_OF_REMOVALS),
         SideJob(USER_REMOVAL, removals.remove_user, tries=TRIES_OF_REMOVALS),

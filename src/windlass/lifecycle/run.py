@@ -6,7 +6,6 @@ import asyncio
 import time
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from windlass import log
@@ -15,7 +14,7 @@ from windlass.errors import DatabaseUnavailable, ProjectError, Unstorable, Windl
 from windlass.kickoffs.events import HUMAN_INPUT_REQUESTED, SECRETS_RESOLVED, TRACEBACK
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import LONGEST_WORDS, Ended, Outcome, decide, failure, lost, stopped
-from windlass.kickoffs.questions import Question
+from windlass.kickoffs.questions import Question, key_of
 from windlass.kickoffs.states import Reason
 from windlass.kickoffs.tasks import MOST_RECORDS, TaskRecords, TooManyRecords, Warning_
 from windlass.lifecycle.background_tasks import until_the_database_answers
@@ -147,13 +146,13 @@ class Run:
     async def _settled(self, outcome: Outcome) -> Outcome:
         if outcome.asked is None:
             return await self._ending.settle_for_sure(outcome)
-        entry, question = await self._journal.entry(outcome.asked), self._question(outcome.asked)
+        entry, question = await self._journal.entry(outcome.asked), await self._question(outcome.asked)
         event = self._reports.last_event(HUMAN_INPUT_REQUESTED, time.time(), await self._described(question))
         return await self._ending.pause(outcome, question, entry, event)
 
     async def _described(self, question: Question) -> dict[str, object]:
         task = self._records.name(question.position)
-        return await offload(len(question.draft), lambda: question.to_json(task, datetime.now(UTC)))
+        return await offload(len(question.draft), lambda: question.to_json(task))
 
     def _show(self, message: object) -> None:
         for observe in self._observers:
@@ -394,7 +393,7 @@ class Run:
         """Records a question for whose answer the process waits alive."""
         files = await self.files.at_step(found=asked.files)
         entry = replace(await self._journal.entry(asked), files=files)
-        question = self._question(asked)
+        question = await self._question(asked)
         self._records.ask(asked.position)
         await self._reports.add(HUMAN_INPUT_REQUESTED, time.time(), await self._described(question))
         await self._reports.ask(question, entry)
@@ -406,12 +405,18 @@ class Run:
             self._wait_for(None)
         self._reports.wake()
 
-    def _question(self, asked: Asked) -> Question:
+    async def _question(self, asked: Asked) -> Question:
+        key = await offload(len(asked.draft), lambda: key_of(asked.key, asked.question, asked.draft))
+        earlier = None
+        if self.claimed.asked:
+            earlier = await until_the_database_answers(lambda: self._store.asked_before(self.claimed.id, key))
+        question, asked_at = earlier or (new_id(), None)
         return Question(
-            id=new_id(),
+            id=question,
+            asked_at=asked_at,
             deployment_id=self.claimed.deployment_id,
             number=asked.number,
-            key=asked.key,
+            key=key,
             text=asked.question,
             draft=asked.draft,
             position=asked.position,
@@ -420,6 +425,7 @@ class Run:
             waits=asked.waits,
             seconds=self._options.approval_timeout,
             on_timeout=self._options.approval_on_timeout,
+            remind_every=self._options.approval_reminder,
         )
 
     def _end_soon(self, answered: ResultSent) -> None:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
+SOONEST_REMINDER = 60
+"""Seconds."""
 Strategy = Literal["enqueue", "reject", "cancel_running"]
 QUEUE = Group("Queue", "How many kickoffs run and wait, and which of them is next.")
 LIMITS = Group(
@@ -95,6 +97,10 @@ PATTERNS = Kind(
 PYTHON = Kind(
     "text", 'a version such as "3.12", or the path of an interpreter or an environment',
     lambda value: value if _is_python(value) else None, str,
+)  # fmt: skip
+REMINDER = Kind(
+    "seconds", f"a number of seconds of at least {SOONEST_REMINDER}",
+    lambda value: value if SECONDS.read(value) and value >= SOONEST_REMINDER else None, float,
 )  # fmt: skip
 WORD = Kind(
     "text", "fail, approve, reject or a choice of a flow, of at most 200 characters",
@@ -174,12 +180,21 @@ class Options:
         "choice that is taken in a flow.",
         group=APPROVALS,
     )
+    approval_reminder: float | None = setting(
+        None,
+        REMINDER,
+        "Reminder",
+        "Time after which `humanInputWebhook` is called again for a question that nobody has answered, and again "
+        "after each such time.",
+        group=APPROVALS,
+    )
     approvers: list[str] = setting(
         list,
         APPROVERS,
         "Who may answer",
         "Names of users, `users` (each of them for own kickoffs), `developer`, `owner` (people with at least this "
-        "role) and `organization` (its tokens). None: all who may start kickoffs.",
+        "role), `organization` (its tokens) and `webhook` (the receiver of its `humanInputWebhook`, by the "
+        "`callback_url`). None: all who may start kickoffs, and that receiver.",
         group=APPROVALS,
         by="deployment",
     )

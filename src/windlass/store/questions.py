@@ -28,6 +28,7 @@ from windlass.store.webhooks import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from windlass.store.database import Database, Row, Statement
     from windlass.store.webhooks import Given
@@ -128,6 +129,12 @@ class Questions:
             if rows and webhooks and webhooks.webhooks:
                 await replace(connection, rows[0]["kickoff_id"], webhooks)
         return State(rows[0]["state"]) if rows else None
+
+    async def asked_before(self, kickoff: UUID, key: str) -> tuple[UUID, datetime] | None:
+        """Returns the id and the time of the question with this key, None if no attempt has asked it."""
+        values = {"kickoff": kickoff, "key": sanitized_text(key)}
+        row = await self._database.row(SQL["asked_before"], values)
+        return (row["id"], row["asked_at"]) if row else None
 
     async def is_repeated(self, question: UUID, key: AnswerKey) -> bool | None:
         """Returns whether the stored answer has this key and is the same one. None: it has another key."""

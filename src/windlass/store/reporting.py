@@ -335,6 +335,7 @@ def _question_columns(questions: Sequence[Question]) -> dict[str, Any]:
         "waits": Array.of_numbers("bool", [one.waits for one in questions]),
         "expiries": Array.of_numbers("float8", [one.seconds for one in questions]),
         "on_timeouts": Array.of_texts([text(one.on_timeout) for one in questions]),
+        "reminders": Array.of_numbers("float8", [one.remind_every for one in questions]),
     }
 
 

@@ -1,6 +1,7 @@
 """The endpoints, webhooks and deliveries of kickoffs. The events and the end of a kickoff are their outbox."""
 
 # See docs/decisions/webhooks.md#a-delivery-is-stored-before-it-is-sent
+# See docs/decisions/webhooks.md#a-reminder-is-a-delivery-of-the-same-event
 
 from __future__ import annotations
 
@@ -70,7 +71,9 @@ class NewEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint to which deliveries may be due. `address` and `secrets` are encrypted."""
+    """An endpoint to which deliveries may be due. `address` and `secrets` are encrypted. `asks` means that it is where
+    the deployment sends its questions, and `approvers` are those who may answer (rights.may_answer).
+    """
 
     id: UUID
     deployment_id: UUID
@@ -80,6 +83,8 @@ class Endpoint:
     failures: int
     disabled: bool
     paused: float | None
+    asks: bool
+    approvers: list[str]
 
     @property
     def probing(self) -> bool:
@@ -420,6 +425,16 @@ class WebhookStore:
                 return False
             await record(connection, change)
         return True
+
+    async def remind(self, *, limit: int = 1000) -> None:
+        """Calls the webhooks of questions again that nobody has answered in time."""
+        async with self._database.transaction() as connection:
+            rows = await fetch(connection, SQL["remind"], {"limit": limit})
+            for row in rows:
+                values = {"kickoff": row["kickoff_id"], "deployment": row["deployment_id"], "types": None}
+                values["endpoint"] = row["endpoint_id"]
+                await _add(connection, values, [Planned(Hook.HUMAN_INPUT, row["seq"], row["seq"])])
+                await connection.execute(SQL["send_now"], values)
 
     async def remove_unused_endpoints(self) -> None:
         await self._database.execute(SQL["remove_unused_endpoints"])

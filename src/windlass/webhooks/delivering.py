@@ -21,8 +21,10 @@ from windlass.aio import cancelled
 from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.webhooks import (
     ASKED,
+    BEGUN,
     THOUGHT,
     Hook,
+    Request,
     body_of_end,
     body_of_events,
     body_of_question,
@@ -30,6 +32,7 @@ from windlass.kickoffs.webhooks import (
     body_of_task,
     is_sent,
 )
+from windlass.rights import WEBHOOK, may_answer
 from windlass.store.webhooks import Attempt
 from windlass.webhooks import signatures
 from windlass.webhooks.signing_secrets import SigningSecrets
@@ -37,6 +40,7 @@ from windlass.webhooks.signing_secrets import SigningSecrets
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from windlass.kickoffs.webhooks import Event
     from windlass.secrets.key_ring import KeyRing
     from windlass.store.webhooks import Endpoint, Waiting, WebhookStore
     from windlass.webhooks.endpoints import Endpoints, Target
@@ -72,7 +76,9 @@ def status_url(public_url: str | None, slug: str, kickoff: UUID) -> str:
 
 
 class Delivering:
-    """Delivers webhooks. `status_url` returns the address of a kickoff's status for the slug of its deployment."""
+    """Delivers webhooks. `status_url` returns the address of a kickoff's status for the slug of its deployment,
+    `callback_url` that at which a question is answered.
+    """
 
     def __init__(
         self,
@@ -81,6 +87,7 @@ class Delivering:
         key_ring: KeyRing,
         sender: Sender,
         status_url: Callable[[str, UUID], str],
+        callback_url: Callable[[str, UUID], str | None],
         *,
         retries: tuple[float, ...] = RETRIES,
     ) -> None:
@@ -89,6 +96,7 @@ class Delivering:
         self._secrets = SigningSecrets(store, key_ring)
         self._sender = sender
         self._status_url = status_url
+        self._callback_url = callback_url
         self._retries = retries
         self._running: dict[UUID, tuple[UUID, float]] = {}
 
@@ -213,7 +221,20 @@ class Delivering:
         if delivery.hook is Hook.STEP:
             before = await self._store.recent(kickoff, event.seq, (ASKED, THOUGHT))
             return body_of_step(kickoff, event, before, meta, status_url).encode()
-        return body_of_question(kickoff, event, meta, status_url).encode()
+        request = await self._request(endpoint, kickoff, event)
+        return body_of_question(kickoff, event, meta, status_url, request).encode()
+
+    async def _request(self, endpoint: Endpoint, kickoff: UUID, event: Event) -> Request | None:
+        """Returns what the webhook of a deployment gets of a question of a flow, None for others. A webhook of a
+        kickoff gets no callback URL: who starts a kickoff may not be one who may answer.
+        """
+        question = event.data()
+        if not (endpoint.asks and question.get("method")):
+            return None
+        before = await self._store.recent(kickoff, event.seq, (BEGUN,))
+        may = may_answer(endpoint.approvers, user=None, role=None, kind=WEBHOOK)
+        callback_url = self._callback_url(endpoint.slug, UUID(question["task_id"])) if may else None
+        return Request(endpoint.deployment_id, endpoint.slug, callback_url, before)
 
 
 class _Turn:

@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from windlass.access.authentication import RateLimits, TokenAuthenticator
+from windlass.access.callbacks import Callbacks
 from windlass.access.sessions import Sessions
 from windlass.access.tickets import Tickets
 from windlass.access.tokens import OWNER
@@ -174,6 +175,7 @@ class Services:
             self.infrastructure.key_ring,
             self._sender,
             partial(status_url, self.settings.public_url),
+            partial(Callbacks(self.infrastructure.tokens).url, self.settings.public_url),
         )
         deliveries = SideJobs(
             database.url, [SideJob(WEBHOOKS, delivering.run)], at_once=ENDPOINTS_AT_ONCE, look_every=1.0
@@ -298,6 +300,7 @@ class Services:
             streams,
             Shares(most_open, "requests that wait"),
             Tickets(infrastructure.tokens),
+            Callbacks(infrastructure.tokens),
         )
         control = self._control_api(access)
         self.dashboard = self._new_dashboard(control, crew_api)

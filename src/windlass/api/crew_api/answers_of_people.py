@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from windlass.api.crew_api.kickoff_requests import members_of, one_key
-from windlass.api.crew_api.schemas import SPELLINGS, Key, ResumeRequest
+from windlass.api.crew_api.schemas import SPELLINGS, CallbackRequest, Key, ResumeRequest
 from windlass.api.errors import bad_request
 from windlass.kickoffs.questions import Answer
+from windlass.rights import WEBHOOK
+from windlass.store.audit import Actor
 from windlass.store.questions import AnswerKey
 
 if TYPE_CHECKING:
@@ -40,6 +42,19 @@ def decided(question: QuestionRow, approve: bool | None, feedback: str | None, m
     if (question.choices or question.method) and feedback and feedback.strip():
         return Answer(approved=True, feedback=feedback)  # a flow gets the words
     raise bad_request(f"These members are invalid: {member}.", invalid_members={member: "Field required"})
+
+
+def callback_answer(
+    question: QuestionRow, body: dict[str, Any], address: str | None
+) -> tuple[Answer, Actor, AnswerKey]:
+    """Returns the answer of a request to a `callback_url`, and who gives it. The same request again has no effect.
+
+    Raises Problem 400.
+    """
+    given = members_of(CallbackRequest, body)
+    actor = Actor(None, f"({WEBHOOK} {given.source})" if given.source else f"({WEBHOOK})", None, address, kind="client")
+    key = AnswerKey(f"callback {question.id}", hashlib.sha256(given.feedback.encode()).digest())
+    return decided(question, None, given.feedback, "feedback"), actor, key
 
 
 def answer_key(body: dict[str, Any], key_in_header: str | None, token: TokenRow) -> AnswerKey | None:

@@ -11,7 +11,7 @@ from windlass import __version__
 from windlass.api.crew_api.answers import ErrorBody
 from windlass.api.crew_api.examples import ERRORS, example_inputs
 from windlass.api.crew_api.operations import JSON
-from windlass.api.crew_api.webhook_bodies import BODIES, webhooks_of_document
+from windlass.api.crew_api.webhook_bodies import MODELS, webhooks_of_document
 from windlass.api.errors import TITLES
 from windlass.kickoffs.schema_checks import rebase_refs
 
@@ -95,10 +95,7 @@ def _kickoff_schema(request: dict[str, Any], manifest: Manifest) -> dict[str, An
 def _models(operations: Sequence[Operation]) -> tuple[type[BaseModel], ...]:
     contents = [content for one in operations for content in (*one.answers, one.body) if content is not None]
     named = [content.schema for content in contents if isinstance(content.schema, type)]
-    of_webhooks = [model for _, model, _ in BODIES.values()]
-    return tuple(
-        dict.fromkeys([*named, *(model for one in operations for model in one.models), *of_webhooks, ErrorBody])
-    )
+    return tuple(dict.fromkeys([*named, *(model for one in operations for model in one.models), *MODELS, ErrorBody]))
 
 
 @cache

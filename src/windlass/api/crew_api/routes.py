@@ -34,7 +34,7 @@ from windlass.api.crew_api.answers import (
     StopAnswer,
     TicketAnswer,
 )
-from windlass.api.crew_api.answers_of_people import answer_key, decided, resume_request
+from windlass.api.crew_api.answers_of_people import answer_key, callback_answer, decided, resume_request
 from windlass.api.crew_api.event_stream import MEDIA_TYPE as STREAM
 from windlass.api.crew_api.event_stream import last_event_id, stream_response, wants_stream, with_first
 from windlass.api.crew_api.examples import AT, BATCH_ANSWER, EXAMPLE_ID, FILE_EXAMPLE, STATUS_EXAMPLES
@@ -100,7 +100,7 @@ from windlass.api.streaming_json import LargeAnswers, json_text
 from windlass.kickoffs.files import listed
 from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.states import State
-from windlass.rights import SCOPES_OF_KIND, Scope, may_answer, may_see
+from windlass.rights import SCOPES_OF_KIND, WEBHOOK, Scope, may_answer, may_see
 from windlass.store.ending import OPEN, StopFilter
 from windlass.store.kickoff_list import KickoffFilter
 from windlass.store.tokens import PERSONAL
@@ -111,6 +111,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from windlass.access.authentication import TokenAuthenticator
+    from windlass.access.callbacks import Callbacks
     from windlass.access.tickets import Tickets
     from windlass.api.cors import Headers
     from windlass.api.streaming_json import AnswerFile
@@ -177,6 +178,7 @@ class CrewApi:
     streams: EventStreams
     waits: Shares
     tickets: Tickets
+    callbacks: Callbacks
     rates: CrewRates = field(default_factory=CrewRates)
 
     def routes(self) -> list[Route]:
@@ -184,6 +186,7 @@ class CrewApi:
             Route("/openapi.json", self.openapi, methods=["GET"]),
             Route("/docs", self.docs, methods=["GET"]),
             Route("/docs/{name}", assets, methods=["GET"]),
+            Route("/resume/{task_id}", self.answer_by_callback, methods=["POST"]),
             *routes_of(self, OPERATIONS),
         ]
 
@@ -443,6 +446,23 @@ class CrewApi:
         decision = decided(question, given.is_approve, given.human_feedback, "is_approve")
         answered = await self.approvals.answer(question, decision, _actor(call), key, webhooks)
         return answer(resume_body(answered))
+
+    async def answer_by_callback(self, request: Request) -> Response:
+        """Takes the answer of the receiver of a webhook. The signature of its `callback_url` replaces a token."""
+        source, task = source_of_request(request.scope), parse_id(request.path_params["task_id"])
+        self.access.failures.check(source)
+        if task is None or not self.callbacks.is_valid(task, request.query_params.get("signature", "")):
+            self.access.failures.count(source)
+            raise unauthorized()
+        crew, question = await self._crew(request), await self.approvals.store.question(task)
+        if question is None or question.deployment_id != crew.deployment_id:
+            raise no_such_task(str(task))
+        self.rates.take(crew.deployment_id, crew.rate_limit, task)
+        if not may_answer(question.approvers, user=None, role=None, kind=WEBHOOK):
+            raise no_approver()
+        body = await read_object(request, largest=self.largest_body, seconds=self.request_timeout)
+        given = callback_answer(question, body, address_of(request.scope))
+        return answer(resume_body(await self.approvals.answer(question, *given)))
 
     @operation(
         "POST",

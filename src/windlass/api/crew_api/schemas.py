@@ -249,6 +249,17 @@ class _Answer(BaseModel):
     )
 
 
+class CallbackRequest(BaseModel):
+    """Answers the question of a flow at the `callback_url` of its webhook."""
+
+    model_config = ConfigDict(extra="ignore", json_schema_extra={"examples": [{"feedback": "approved"}]})
+
+    feedback: Feedback = Field(description="One of `emit_options`, or words about the draft.")
+    source: Annotated[str, StringConstraints(strict=True, max_length=100, pattern=NO_NUL)] | None = Field(
+        None, description="Who answers, for the audit log."
+    )
+
+
 class ResumeRequest(WebhookMembers, _Answer):
     """Answers the question of a kickoff. Each member also has the spelling `executionId` and so on.
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from windlass.api.crew_api.schemas import StateWord, StatusWord
+from windlass.api.crew_api.schemas import CallbackRequest, StateWord, StatusWord
 
 ID = "0199c2a4-7d3e-7c11-9a52-6f0d1b8e4c77"
+OF_FLOWS = "For the question of a flow, in the webhook of its deployment."
 OF_ALL = {"kickoff_id": ID, "meta": {"order": 17}}
 
 
@@ -74,6 +75,14 @@ class HumanInputWebhookBody(_Body):
     task_id: str | None
     task_output: Any = Field(description="The draft that the person is asked about.")
     human_input: dict[str, Any] = Field(description="The question, as in the event `human_input_requested`.")
+    event: Literal["new_request"] | None = Field(None, description=OF_FLOWS)
+    request: dict[str, Any] | None = Field(None, description=OF_FLOWS)
+    deployment: dict[str, str] | None = Field(None, description=f"`id` and `name`. {OF_FLOWS}")
+    callback_url: str | None = Field(
+        None,
+        description=f"Where the receiver answers without a token, until the question is answered or its time is over. "
+        f"{OF_FLOWS} Null without the public address of the server.",
+    )
 
 
 BODIES: dict[str, tuple[str, type[BaseModel], dict[str, Any]]] = {
@@ -150,10 +159,37 @@ HEADERS = {
     "webhook-timestamp": "The time of the attempt, in Unix seconds.",
     "webhook-signature": "Signatures as in Standard Webhooks, `v1,` and base64, separated by spaces.",
 }
+CALLBACK_ERRORS = ("400", "401", "403", "404", "409")
+MODELS: tuple[type[BaseModel], ...] = (*(model for _, model, _ in BODIES.values()), CallbackRequest)
 ANSWERS = {
     "2XX": "It is delivered.",
     "410": "The address is switched off.",
     "default": "It is sent again later, for three days.",
+}
+
+
+CALLBACKS: dict[str, Any] = {
+    "answer": {
+        "{$request.body#/callback_url}": {
+            "post": {
+                "operationId": "answerByCallback",
+                "summary": "Answer the question of a flow",
+                "tags": ["webhooks"],
+                "security": [],
+                "requestBody": {
+                    "required": True,
+                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/CallbackRequest"}}},
+                },
+                "responses": {
+                    "200": {
+                        "description": "The answer counts.",
+                        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ResumeAnswer"}}},
+                    },
+                    **{status: {"$ref": f"#/components/responses/{status}"} for status in CALLBACK_ERRORS},
+                },
+            }
+        }
+    }
 }
 
 
@@ -164,6 +200,7 @@ def webhooks_of_document() -> dict[str, Any]:
 
 def _operation(name: str, summary: str, model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
     schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    callbacks = {"callbacks": CALLBACKS} if model is HumanInputWebhookBody else {}
     return {
         "operationId": f"{name}Called",
         "summary": summary,
@@ -175,4 +212,5 @@ def _operation(name: str, summary: str, model: type[BaseModel], example: dict[st
         ],
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema, "example": example}}},
         "responses": {status: {"description": meaning} for status, meaning in ANSWERS.items()},
+        **callbacks,
     }

@@ -14,6 +14,8 @@ CREATE TABLE questions (
     waits         boolean NOT NULL,  -- its process waits alive for the answer
     asked_at      timestamptz NOT NULL DEFAULT now(),
     expires_at    timestamptz,
+    remind_every  interval,
+    remind_at     timestamptz,  -- when its webhook is called again
     on_timeout    text,  -- fail, approve, reject or one of the choices
     closed_at     timestamptz,  -- when it could not be answered any more: its kickoff ended, or it was asked again
     answered_at   timestamptz,
@@ -26,10 +28,11 @@ CREATE TABLE questions (
 
 CREATE UNIQUE INDEX questions_of_kickoff ON questions (kickoff_id, key);
 
--- Three indexes of the questions that wait: all, those of a deployment, and those with a time limit.
+-- Indexes of the questions that wait: all, those of a deployment, those with a time limit, and those with a reminder.
 CREATE INDEX questions_open ON questions (id) WHERE answered_at IS NULL AND closed_at IS NULL;
 CREATE INDEX questions_open_of_deployment ON questions (deployment_id, id) WHERE answered_at IS NULL AND closed_at IS NULL;
 CREATE INDEX questions_expiring ON questions (expires_at) WHERE answered_at IS NULL AND closed_at IS NULL AND expires_at IS NOT NULL;
+CREATE INDEX questions_reminding ON questions (remind_at) WHERE answered_at IS NULL AND closed_at IS NULL AND remind_at IS NOT NULL;
 
 ALTER TABLE kickoffs
     ADD COLUMN asked boolean NOT NULL DEFAULT false,  -- it has questions

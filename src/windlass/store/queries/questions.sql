@@ -133,6 +133,9 @@ SELECT number, approved, feedback
    AND (%(numbers)s::int[] IS NULL OR number = ANY (%(numbers)s::int[]))
  ORDER BY number
 
+-- name: asked_before
+SELECT id, asked_at FROM questions WHERE kickoff_id = %(kickoff)s AND key = %(key)s
+
 -- name: repeated
 -- Whether the answer to this question came with this idempotency key, and whether it was the same answer.
 SELECT answer_digest = %(digest)s AS same FROM questions WHERE id = %(id)s AND answer_key = %(key)s

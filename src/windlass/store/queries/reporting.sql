@@ -106,14 +106,15 @@ RETURNING id, state
 -- now. All other questions that earlier attempts have asked, and that nobody has answered, are closed.
 , asked AS (
     INSERT INTO questions (id, kickoff_id, deployment_id, attempt, number, key, position, method, question, draft, choices, waits, expires_at,
-                           on_timeout)
+                           on_timeout, remind_every, remind_at)
     SELECT question.id::uuid, live.id, %(deployment)s, %(attempt)s, question.number, question.key, question.position, question.method, question.text,
-           question.draft::json, question.choices::json, question.waits, now() + question.seconds * interval '1 second', question.on_timeout
+           question.draft::json, question.choices::json, question.waits, now() + question.seconds * interval '1 second', question.on_timeout,
+           question.reminder * interval '1 second', now() + question.reminder * interval '1 second'
       FROM live,
            unnest(%(question_ids)b::text[], %(question_numbers)b::int[], %(question_keys)b::text[], %(question_positions)b::int[], %(methods)b::text[],
                   %(questions)b::text[], %(drafts)b::text[], %(choices)b::text[], %(waits)b::bool[], %(expiries)b::float8[],
-                  %(on_timeouts)b::text[]
-           ) AS question (id, number, key, position, method, text, draft, choices, waits, seconds, on_timeout)
+                  %(on_timeouts)b::text[], %(reminders)b::float8[]
+           ) AS question (id, number, key, position, method, text, draft, choices, waits, seconds, on_timeout, reminder)
         ON CONFLICT (kickoff_id, key) DO UPDATE SET number = excluded.number, attempt = excluded.attempt, closed_at = NULL
 ), withdrawn AS (
     UPDATE questions

@@ -5,7 +5,9 @@ WITH others AS (
      WHERE lock = 'webhooks ' || %(endpoint)s::uuid AND status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= now())
 )
 SELECT endpoint.id, endpoint.deployment_id, address, failures, disabled_at IS NOT NULL AS disabled,
-       extract(epoch FROM paused_until - now())::float8 AS paused, deployments.slug, deployments.webhook_secrets AS secrets
+       extract(epoch FROM paused_until - now())::float8 AS paused, deployments.slug, deployments.webhook_secrets AS secrets,
+       coalesce(deployments.webhooks #>> '{human_input,endpoint}' = endpoint.id::text, false) AS asks,
+       coalesce(deployments.settings -> 'approvers', '[]') AS approvers
   FROM webhook_endpoints AS endpoint
   JOIN deployments ON deployments.id = endpoint.deployment_id
  WHERE endpoint.id = %(endpoint)s
@@ -247,6 +249,41 @@ DELETE FROM webhook_endpoints AS endpoint
    AND NOT EXISTS (SELECT FROM webhooks WHERE endpoint_id = endpoint.id)
    AND NOT EXISTS (SELECT FROM deliveries WHERE endpoint_id = endpoint.id)
    AND NOT EXISTS (SELECT FROM deployments WHERE removed_at IS NULL AND webhooks::text LIKE '%%' || endpoint.id || '%%')
+
+-- name: remind
+-- Sets the times of the next reminders, and returns the webhooks that are called again. One that was not called yet, or is off, is left out.
+WITH due AS (
+    UPDATE questions
+       SET remind_at = now() + remind_every
+     WHERE id IN (SELECT id
+                    FROM questions
+                   WHERE answered_at IS NULL AND closed_at IS NULL AND remind_at <= now()
+                   ORDER BY remind_at
+                   LIMIT %(limit)s
+                     FOR NO KEY UPDATE SKIP LOCKED)
+    RETURNING id, kickoff_id, deployment_id
+)
+SELECT due.kickoff_id, due.deployment_id, endpoint_id, asked.seq
+  FROM due
+ CROSS JOIN LATERAL (
+       SELECT max(seq) AS seq
+         FROM events
+        WHERE events.kickoff_id = due.kickoff_id AND type = 'human_input_requested' AND payload ->> 'task_id' = due.id::text
+       ) AS asked
+  JOIN webhooks ON webhooks.kickoff_id = due.kickoff_id AND hooks::jsonb ? 'human_input' AND planned_seq >= asked.seq
+  JOIN webhook_endpoints AS endpoint ON endpoint.id = endpoint_id AND disabled_at IS NULL
+ WHERE NOT EXISTS (
+       SELECT
+         FROM deliveries
+        WHERE deliveries.kickoff_id = due.kickoff_id AND deliveries.endpoint_id = webhooks.endpoint_id AND state = 'waiting'
+          AND hook = 'human_input' AND last_seq = asked.seq)
+
+-- name: send_now
+WITH due AS (
+    UPDATE webhooks SET due_at = now() WHERE kickoff_id = %(kickoff)s AND endpoint_id = %(endpoint)s
+    RETURNING endpoint_id
+)
+SELECT defer_delivery(endpoint_id, NULL) FROM due
 
 -- name: pause
 UPDATE webhook_endpoints SET paused_until = now() + %(pause)s WHERE id = %(endpoint)s
