@@ -1,4 +1,4 @@
-"""How long a claim takes, whatever else waits that can't be claimed."""
+"""How long a claim takes, whatever else waits that can't be claimed, and what many questions to people cost."""
 
 from __future__ import annotations
 
@@ -22,22 +22,28 @@ from windlass.kickoffs.states import State
 from windlass.store.accepting import NewKickoff
 from windlass.store.database import Database
 from windlass.store.deployments import Deployment, DeploymentStore
+from windlass.store.kickoff_list import KickoffFilter
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.migrate import migrate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from bench.stage import Stage
 
+    Pages = dict[str, list[float]]
+
+ASKING = "that wait for a person"
 SHAPES: dict[str, Callable[[], dict[str, Any]] | None] = {
     "nothing else": None,
     "in a paused deployment": dict,
     "whose time is to come": lambda: {"run_at": datetime.now(UTC) + timedelta(days=1)},
     "behind one concurrency key": lambda: {"concurrency_key": "same"},
+    ASKING: dict,
 }
 FLOOR = "nothing else"
 BATCH = 1000
+PAGE = 50
 SLOTS = 4
 LEASE = 60.0
 MANIFEST = Manifest("function", "bench", {}, (TaskDefinition("one", "1", "one", None),))
@@ -53,11 +59,15 @@ async def _claims(url: str, waiting: int, count: int) -> list[Figure]:
         for shape, fields in SHAPES.items():
             if fields is not None:
                 await queues[shape].fill(waiting, fields(), paused="paused" in shape)
+        await queues[ASKING].ask()
+        await queues[FLOOR].fill(waiting, {}, paused=True)
+        await queues[FLOOR].cancel()
         times: dict[str, list[float]] = {shape: [] for shape in SHAPES}
         for _ in range(count):
             for shape, found in queues.items():
                 times[shape].append(1000 * await found.claim_one())
-    return compared(times, waiting)
+        pages = [await queues[shape].pages(count) for shape in (FLOOR, ASKING)]
+    return [*compared(times, waiting), *asked(pages[0], pages[1], waiting)]
 
 
 def compared(times: dict[str, list[float]], waiting: int) -> list[Figure]:
@@ -68,6 +78,16 @@ def compared(times: dict[str, list[float]], waiting: int) -> list[Figure]:
             middle, late = statistics.median(took), quantile(took, 0.99)
             figures.append(Figure(f"  {waiting:,} more {shape}, p50 (p99) ms", f"{middle:.2f} ({late:.2f})"))
             figures.append(Figure("  ratio to none", f"{middle / floor:.2f}", "at most 2"))
+    return figures
+
+
+def asked(none: Pages, many: Pages, waiting: int) -> list[Figure]:
+    figures = []
+    for name, took in none.items():
+        before, after = statistics.median(took), statistics.median(many[name])
+        figures.append(Figure(f"{name}, {waiting:,} kickoffs have ended, p50 ms", f"{1000 * before:.2f}"))
+        figures.append(Figure("  they wait for a person, p50 ms", f"{1000 * after:.2f}"))
+        figures.append(Figure("  ratio", f"{after / before:.2f}", "at most 1.3"))
     return figures
 
 
@@ -88,10 +108,54 @@ class Queue:
             await self.store.claim(new_id(), 1, 3600.0)  # it has the key from now on
         if paused:
             await self.deployments.pause(self.other.slug)
-        for _ in range(count // BATCH):
-            batch = [replace(kickoff_of(self.other), **fields) for _ in range(BATCH)]
+        for first in range(0, count, BATCH):
+            batch = [replace(kickoff_of(self.other), **fields) for _ in range(min(BATCH, count - first))]
             accepted = await self.store.accept(batch)
-            assert len(accepted.ids) == BATCH
+            assert len(accepted.ids) == len(batch)
+
+    async def cancel(self) -> None:
+        """The kickoffs of the backlog have ended."""
+        await self.database.execute(
+            "UPDATE kickoffs SET state = 'CANCELLED', reason = 'cancelled', finished_at = now()"
+            " WHERE deployment_id = %(of)s",
+            {"of": self.other.id},
+        )
+        await self._change_done()
+
+    async def ask(self) -> None:
+        """The kickoffs of the backlog ask a person each, without a process."""
+        values = {"of": self.other.id}
+        await self.database.execute(
+            "UPDATE kickoffs SET state = 'PENDING_HUMAN_INPUT', ready = false, attempt = 1, asked = true,"
+            "       paused_at = now() WHERE deployment_id = %(of)s",
+            values,
+        )
+        await self.database.execute(
+            "INSERT INTO questions (id, kickoff_id, deployment_id, number, key, attempt, question, draft, waits)"
+            " SELECT id, id, deployment_id, 1, 'question', 1, 'Is it good?', '\"A draft\"', false"
+            "   FROM kickoffs WHERE deployment_id = %(of)s",
+            values,
+        )
+        await self._change_done()
+
+    async def _change_done(self) -> None:
+        await self.database.execute("VACUUM kickoffs")  # the versions of rows before the change are read with the list
+        await self.deployments.resume(self.other.slug)
+
+    async def pages(self, count: int) -> Pages:
+        """Seconds of what people look at."""
+        newest = (await self.store.listed(KickoffFilter(deployment=self.served.id), limit=1)).rows[0].id
+        asks: dict[str, Callable[[], Awaitable[object]]] = {
+            "status": lambda: self.store.statuses([newest]),
+            "page of executions": lambda: self.store.listed(KickoffFilter(), limit=PAGE),
+        }
+        times: Pages = {name: [] for name in asks}
+        for _ in range(count):
+            for name, ask in asks.items():
+                begun = time.perf_counter()
+                await ask()
+                times[name].append(time.perf_counter() - begun)
+        return times
 
     async def claim_one(self) -> float:
         """Seconds of the claim alone."""

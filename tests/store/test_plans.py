@@ -24,7 +24,7 @@ MANY = 5000
 FEW = 100
 COUNTED = SQL(
     "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) AS touched "
-    "FROM pg_stat_xact_user_tables WHERE relname = 'kickoffs'"
+    "FROM pg_stat_xact_user_tables WHERE relname = %(table)s"
 )
 
 BACKLOGS = {
@@ -47,16 +47,18 @@ async def pile_up(rows: Rows, columns: str = "", values: str = "") -> None:
     )
 
 
-async def rows_touched(rows: Rows, statement: str, values: dict[str, Any], session: Connection | None = None) -> int:
-    """Rows of kickoffs that the statement's scans looked at, in functions and triggers too."""
+async def rows_touched(
+    rows: Rows, statement: str, values: dict[str, Any], session: Connection | None = None, table: str = "kickoffs"
+) -> int:
+    """Rows of the table that the statement's scans looked at, in functions and triggers too."""
     if session is None:
         async with rows.database.connection() as opened:
-            return await rows_touched(rows, statement, values, opened)
+            return await rows_touched(rows, statement, values, opened, table)
     async with session.transaction():
         await session.execute("SET LOCAL enable_indexonlyscan = off")  # such scans are not counted
-        before = await fetch(session, COUNTED)
+        before = await fetch(session, COUNTED, {"table": table})
         await session.execute(SQL(statement), values)
-        after = await fetch(session, COUNTED)
+        after = await fetch(session, COUNTED, {"table": table})
     return int(after[0]["touched"] - before[0]["touched"])
 
 
@@ -126,9 +128,9 @@ async def test_whether_a_key_is_held_is_found_in_few_rows_also_by_a_session_that
             await session.execute(KEY_IS_HELD, held)
         await pile_up(rows, ", ready, concurrency_key", ", false, 'k'")
         async with session.transaction():
-            before = await fetch(session, COUNTED)
+            before = await fetch(session, COUNTED, {"table": "kickoffs"})
             assert await fetch(session, KEY_IS_HELD, held) == [{"held": True}]
-            after = await fetch(session, COUNTED)
+            after = await fetch(session, COUNTED, {"table": "kickoffs"})
     assert after[0]["touched"] - before[0]["touched"] < FEW
 
 
@@ -163,3 +165,30 @@ async def test_to_count_a_users_share_and_to_find_what_to_stop_touches_no_kickof
     assert await rows_touched(rows, careful, of_user | settings) < without_share + FEW
     wanted = {"deployment": rows.deployment.id, "states": ["PENDING"], "owner": user, "user": None, "before": None}
     assert await rows_touched(rows, ENDING["matching"].as_string(), wanted | {"limit": 100}) < FEW
+
+
+@pytest.mark.parametrize("statistics", ["of an empty table", "none", "up to date"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT human_input(%(id)s)",
+        "SELECT close_questions(%(id)s)",
+        "SELECT resume_answered(%(id)s)",
+        "UPDATE kickoffs SET state = 'CANCELLED', reason = 'cancelled', finished_at = now() WHERE id = %(id)s",
+    ],
+)
+async def test_the_question_of_a_kickoff_is_found_among_many_that_wait(
+    rows: Rows, statement: str, statistics: str
+) -> None:
+    if statistics == "of an empty table":
+        await rows.database.execute("ANALYZE questions")
+    await pile_up(rows, ", state, asked", ", 'PENDING_HUMAN_INPUT', true")
+    await rows.database.execute(
+        "INSERT INTO questions (id, kickoff_id, deployment_id, number, key, attempt, question, draft, waits)"
+        " SELECT gen_random_uuid(), id, deployment_id, 1, 'question', 1, 'Is it good?', '\"A draft\"', false"
+        "   FROM kickoffs"
+    )
+    if statistics == "up to date":
+        await rows.database.execute("ANALYZE questions")
+    (last,) = await rows.database.rows("SELECT id FROM kickoffs ORDER BY id DESC LIMIT 1")
+    assert await rows_touched(rows, statement, last, table="questions") <= FEW

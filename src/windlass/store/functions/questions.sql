@@ -1,5 +1,8 @@
 -- Questions that kickoffs ask people.
 
+-- Look-ups by the kickoff write `coalesce(answered_at, closed_at) IS NULL`, which no partial index has as its condition. With outdated statistics
+-- the planner would else read all questions of the deployment that wait.
+
 -- A kickoff whose process waits alive for an answer keeps its lease, and shows the same state as one without a process.
 CREATE OR REPLACE FUNCTION shown_state(kickoff kickoffs) RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN kickoff.state = 'STARTED' AND kickoff.waiting_for = 'human' THEN 'PENDING_HUMAN_INPUT' ELSE kickoff.state END;
@@ -12,7 +15,7 @@ $$;
 
 -- No question of a kickoff that has ended can be answered.
 CREATE OR REPLACE FUNCTION close_questions(of_kickoff uuid) RETURNS void LANGUAGE sql AS $$
-    UPDATE questions SET closed_at = now() WHERE kickoff_id = of_kickoff AND answered_at IS NULL AND closed_at IS NULL;
+    UPDATE questions SET closed_at = now() WHERE kickoff_id = of_kickoff AND coalesce(answered_at, closed_at) IS NULL;
 $$;
 
 -- The question with which a run pauses may be one of an interrupted attempt that a person has answered meanwhile.
@@ -20,7 +23,7 @@ CREATE OR REPLACE FUNCTION resume_answered(of_kickoff uuid) RETURNS void LANGUAG
     UPDATE kickoffs
        SET state = 'PENDING'
      WHERE id = of_kickoff AND state = 'PENDING_HUMAN_INPUT'
-       AND NOT EXISTS (SELECT FROM questions WHERE kickoff_id = of_kickoff AND answered_at IS NULL AND closed_at IS NULL);
+       AND NOT EXISTS (SELECT FROM questions WHERE kickoff_id = of_kickoff AND coalesce(answered_at, closed_at) IS NULL);
 $$;
 
 -- The member `response_schema` of a question: a JSON Schema of the words of the answer.
@@ -38,7 +41,7 @@ CREATE OR REPLACE FUNCTION human_input(of_kickoff uuid) RETURNS text LANGUAGE sq
                    to_char(expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS expires_at
               FROM questions
               LEFT JOIN task_records USING (kickoff_id, position)
-             WHERE kickoff_id = of_kickoff AND answered_at IS NULL AND closed_at IS NULL
+             WHERE kickoff_id = of_kickoff AND coalesce(answered_at, closed_at) IS NULL
              ORDER BY number
              LIMIT 1) AS asked;
 $$;

@@ -92,8 +92,8 @@ WITH kickoff AS MATERIALIZED (
            waiting_for = CASE WHEN waiting_for = 'human' AND NOT EXISTS (
                                    SELECT
                                      FROM questions
-                                    WHERE questions.kickoff_id = kickoffs.id AND questions.id <> %(id)s AND answered_at IS NULL
-                                      AND closed_at IS NULL) THEN NULL
+                                    WHERE questions.kickoff_id = kickoffs.id AND questions.id <> %(id)s
+                                      AND coalesce(answered_at, closed_at) IS NULL) THEN NULL
                               ELSE waiting_for END
       FROM answered
      WHERE kickoffs.id = answered.kickoff_id

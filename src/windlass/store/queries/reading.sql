@@ -40,7 +40,7 @@ SELECT kickoffs.id, deployment_id, version_id, user_id, shown_state(kickoffs) AS
  CROSS JOIN LATERAL (
        SELECT sum(pg_column_size(draft) + 1) AS stored
          FROM questions
-        WHERE kickoffs.asked AND kickoff_id = kickoffs.id AND answered_at IS NULL AND closed_at IS NULL
+        WHERE kickoffs.asked AND kickoff_id = kickoffs.id AND coalesce(answered_at, closed_at) IS NULL
        ) AS draft
  CROSS JOIN LATERAL (
        SELECT coalesce(records.stored, 0) + coalesce(draft.stored, 0) + pg_column_size(warnings) + coalesce(pg_column_size(meta), 0)

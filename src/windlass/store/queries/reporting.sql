@@ -120,7 +120,7 @@ RETURNING id, state
     UPDATE questions
        SET closed_at = now()
       FROM live
-     WHERE kickoff_id = live.id AND attempt < %(attempt)s AND answered_at IS NULL AND closed_at IS NULL
+     WHERE kickoff_id = live.id AND attempt < %(attempt)s AND coalesce(answered_at, closed_at) IS NULL
        AND key <> ALL (%(question_keys)b::text[])
 )
 
