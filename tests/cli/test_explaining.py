@@ -68,11 +68,12 @@ def test_a_run_between_two_tasks_says_so() -> None:
     assert explain(running(), AT, command) == ["It runs, between two tasks or before the first, for 14 s now."]
 
 
-def test_a_run_whose_process_is_being_started_is_starting() -> None:
-    starting = running(waiting_for={"code": "zygote", "message": "a process to be forked from", "place": None})
+@pytest.mark.parametrize("code", ["zygote", "import"])
+def test_a_run_whose_process_is_being_started_is_starting(code: str) -> None:
+    starting = running(waiting_for={"code": code, "message": "a process to be forked from", "place": None})
     told = explain(starting, AT, command)
     assert told[0] == "It is starting: a process to be forked from."
-    assert WHILE_IT_WAITS["zygote"] in told
+    assert WHILE_IT_WAITS[code] in told
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,11 @@ def test_a_run_whose_process_is_ready_is_told_to_run() -> None:
     assert changes(starting, running(task("a", "pending_run"), waiting_for=None)) == ["runs"]
 
 
+def test_a_run_that_imports_its_project_is_starting() -> None:
+    importing = running(task("a", "pending_run"), waiting_for={"code": "import", "message": "an import", "place": None})
+    assert changes(None, importing) == ["is starting: its process imports the project's code"]
+
+
 def test_words_of_the_server_are_no_form_to_fill_in() -> None:
     assert changes(None, waiting("key", "the kickoff {with} this key")) == ["waits for the kickoff {with} this key"]
 

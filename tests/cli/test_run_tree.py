@@ -13,7 +13,7 @@ from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import Reason, State
-from windlass.runner import Output
+from windlass.runner import Output, Preparing
 from windlass.store.claiming import Claimed
 from windlass_child.protocol.messages import Event, TaskEnded, TaskStarted, Tokens, Warned
 
@@ -44,6 +44,12 @@ class Terminal:
 
 def event(kind: str, at: float = 1.0, **payload: Any) -> Event:
     return Event(kind, at, payload)
+
+
+def test_an_import_that_takes_long_is_a_line() -> None:
+    assert Terminal().show(kickoff(), Preparing("zygote"), Preparing(None), Preparing("import")) == [
+        "[1] |  importing the project's code"
+    ]
 
 
 def test_a_run_is_a_tree_of_tasks_agents_models_and_tools() -> None:

@@ -160,7 +160,7 @@ async def test_times_are_shown_in_full_to_a_person_who_wants_that(crew: Crew, vi
 async def test_an_execution_whose_process_is_being_prepared_is_starting(crew: Crew, viewer: Visitor) -> None:
     writer = await started(crew)
     path = f"/ui/crews/{crew.deployment.slug}/executions"
-    for waits_for, word in (("zygote", "Starting"), ("secrets", "Starting"), (None, "Running")):
+    for waits_for, word in (("zygote", "Starting"), ("secrets", "Starting"), ("import", "Starting"), (None, "Running")):
         claimed = writer.run.claimed
         batch = Batch(waiting_for=waits_for, row_changes=True)
         assert await writer.run.store.write_reports(claimed.id, claimed.attempt, batch)

@@ -17,7 +17,7 @@ from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import State
 from windlass.lifecycle.worker_config import CrewEnvironment
-from windlass.runner import Output
+from windlass.runner import Output, Preparing
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -60,6 +60,31 @@ async def test_the_start_of_a_process_is_recorded_though_it_reports_nothing(worl
     await until(lambda: world.database.rows(started, {"id": kickoff}))
     place.let_go()
     assert (await world.ended(kickoff)).state is State.SUCCESS
+
+
+async def test_a_run_whose_project_takes_long_to_import_waits_for_the_import(world: World) -> None:
+    places = [Place(world.folder / name) for name in ("first", "second")]
+    (code,) = world.project.glob("*.py")
+    whole = code.read_text()
+    seen: list[object] = []
+    await world.worker(observers=[lambda _, report: seen.append(report)])
+
+    async def until_waiting_for(kickoff: UUID, what: str | None) -> None:
+        found = "SELECT FROM kickoffs WHERE id = %(id)s AND waiting_for IS NOT DISTINCT FROM %(what)s"
+        await until(lambda: world.database.rows(found, {"id": kickoff, "what": what}))
+
+    for place in places:  # the first one starts a zygote too
+        imported = place.folder / "imported"
+        wait = f"while not pathlib.Path({str(imported)!r}).exists():\n    time.sleep(0.005)\n"
+        code.write_text(f"import pathlib, time\n{wait}{whole}")
+        kickoff = await world.accept(**place.inputs())
+        await until_waiting_for(kickoff, "import")
+        imported.touch()
+        await place.until_held()
+        await until_waiting_for(kickoff, None)
+        place.let_go()
+        assert (await world.ended(kickoff)).state is State.SUCCESS
+    assert Preparing("import") in seen
 
 
 async def test_its_environment_is_asked_for_when_it_starts(world: World) -> None:

@@ -18,6 +18,11 @@ STATES = {
     **dict.fromkeys(RUNNING, "runs"),
     **dict.fromkeys(PAUSED, "waits for a human"),
 }
+STARTING = {
+    "zygote": "its process is prepared, which takes some seconds",
+    "import": "its process imports the project's code",
+}
+"""What a kickoff does before it runs, by the code of `waiting_for`."""
 LONGEST_LINE = 200
 TASK_STATES = {"pending_human_input": "waits for a human"}
 
@@ -77,8 +82,8 @@ def waits(status: Status) -> str | None:
     Returns None when it waits for nothing, or when the cause is unknown.
     """
     message = waiting_for(status).get("message")
-    if waiting_for(status).get("code") == "zygote":
-        return "is starting: its process is prepared, which takes some seconds"
+    if words := STARTING.get(str(waiting_for(status).get("code"))):
+        return f"is starting: {words}"
     return f"waits for {message}" if message else None
 
 

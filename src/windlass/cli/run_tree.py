@@ -16,7 +16,7 @@ from windlass.cli.run_words import LONGEST, model_of, plain, shown, without_our_
 from windlass.kickoffs.files import FileChanges
 from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import State
-from windlass.runner import Output
+from windlass.runner import Output, Preparing
 from windlass_child.protocol.messages import Event, TaskEnded, TaskStarted, Tokens, Warned
 from windlass_child.protocol.validation import Encoded
 
@@ -151,16 +151,18 @@ class RunTree:
                 run.tokens += message.total
             case Event():
                 return [(2, *words) for words in self._event(run, message)]
-            case Warned() | FileChanges():
+            case Warned() | FileChanges() | Preparing(what="import"):
                 return [(1, *self._note(run, message))]
             case Outcome():
                 trace = [(1, line, "trace") for line in without_our_frames(message.trace)]
                 return [*trace, (0, *self._outcome(run, message))]
         return []
 
-    def _note(self, run: Shown, message: Warned | FileChanges) -> tuple[str, str]:
+    def _note(self, run: Shown, message: Warned | FileChanges | Preparing) -> tuple[str, str]:
         if isinstance(message, Warned):
             return f"warning: {shown(message.message)}", "warning"
+        if isinstance(message, Preparing):
+            return "importing the project's code", "journal"
         files = "1 file" if message.count == 1 else f"{message.count:,} files"
         return f"{files}: windlass files {run.kickoff}", "files"
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from windlass.cli.progress import (
     PAUSED,
     RUNNING,
+    STARTING,
     did_fail,
     failed_task,
     has_ended,
@@ -47,6 +48,8 @@ WHILE_IT_WAITS = {
     "environment": "This happens once on each machine for a version, and takes longer if it has new packages.",
     "secrets": "Values that can't be read within 15 s end the kickoff.",
     "zygote": "This happens once for each project that is new or was idle.",
+    "import": 'Code that runs when modules are imported takes its time at each kickoff. With preload = "project" under '
+    "[tool.windlass] in pyproject.toml the project is imported once for all kickoffs.",
     "end": "That takes at most WINDLASS_STOP_GRACE seconds. If its worker is dead, it takes until its lease ends.",
     "human": "It continues when the question is answered: windlass approvals show ITS_ID",
 }
@@ -83,7 +86,7 @@ def _waits(status: Status, at: datetime, command: Command) -> list[str]:
     since = seconds_since(status.get("created_at"), at)
     advice = WHILE_IT_WAITS.get(str(wanted.get("code")), "")
     return [
-        f"It is starting: {words}." if wanted.get("code") == "zygote" else f"It waits for {words}.",
+        f"It is starting: {words}." if wanted.get("code") in STARTING else f"It waits for {words}.",
         f"It was accepted {lapse(since)} ago." if since is not None else "",
         _earlier_attempts(status),
         _with_commands(advice.replace("ITS_ID", str(status.get("kickoff_id"))), command),

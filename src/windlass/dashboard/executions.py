@@ -52,7 +52,7 @@ STATES: dict[str, frozenset[State]] = {
     "stopped": frozenset({State.CANCELLED}),
 }
 STATE_WORDS = {"waiting": "Waiting for a person"}
-PREPARATIONS = frozenset({"environment", "secrets", "zygote"})
+PREPARATIONS = frozenset({"environment", "secrets", "zygote", "import"})
 """What a started execution waits for before its project runs."""
 TIMES = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
 TIME_WORDS = {"1h": "Last hour", "24h": "Last 24 hours", "7d": "Last 7 days", "30d": "Last 30 days"}

@@ -37,6 +37,7 @@ Code = Literal[
     "environment",
     "secrets",
     "zygote",
+    "import",
     "human",
     "end",
 ]
@@ -63,6 +64,7 @@ WAITS_OF_RUNS: dict[str, Waiting] = {
         Waiting("environment", "the files and packages of its version, which its worker does not have yet"),
         Waiting("secrets", "the values of its variables, which its worker reads from their secret managers"),
         Waiting("zygote", "the process that crews are forked from, which is being started: some seconds"),
+        Waiting("import", "the import of its project's code, which its process does now"),
     )
 }
 """What a started kickoff may wait for, by what its worker reports."""

@@ -34,6 +34,7 @@ from windlass_child.protocol.messages import (
     Asked,
     Event,
     JournalAppend,
+    Loaded,
     Message,
     ModelCalled,
     Project,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from windlass.store.kickoffs import KickoffStore
 
 SHOWN_AFTER = 0.5
-"""Seconds after which a run that waits for its code, or for its secrets, reports so."""
+"""Seconds after which a run that waits for its code, for its secrets or for the import of its project reports so."""
 LONGEST_TYPE = 200
 """Characters of an event's type and of a warning's code."""
 MOST_CALLS_AT_ONCE = 100
@@ -119,6 +120,7 @@ class Run:
             max_losses=config.max_losses,
             seconds_left=lambda: self._seconds_left,
         )
+        self._import_notice: asyncio.TimerHandle | None = None
         self._calls_past_limit = 0
         self._began = time.monotonic()
         self.over = False
@@ -179,6 +181,19 @@ class Run:
 
     def process_started(self) -> None:
         self._reports.begin()
+        self._imported()
+        self._import_notice = asyncio.get_running_loop().call_later(SHOWN_AFTER, self._report_import)
+
+    def _report_import(self) -> None:
+        self._wait_for("import")
+        self._show(Preparing("import"))
+
+    def _imported(self) -> None:
+        """Ends the wait for the import of the project, if there is one."""
+        if self._import_notice is not None:
+            self._import_notice.cancel()
+        if self._reports.waiting_for == "import":
+            self._wait_for(None)
 
     def process_released(self) -> None:
         """Lets the kickoff be settled while the folder of the run is removed, unless another attempt follows."""
@@ -261,7 +276,10 @@ class Run:
             return failure(Reason.SECRETS, beginning(str(error), LONGEST_WORDS))
         except WindlassError as error:
             return failure(Reason.ERROR, str(error))
-        outcome = await self._runner.run(spec, self._handle, self._terminator, self.lease_handle)
+        try:
+            outcome = await self._runner.run(spec, self._handle, self._terminator, self.lease_handle)
+        finally:
+            self._imported()
         paths = ServerPaths(spec.project.root, str(spec.interpreter))  # errors of the server's own, and of a preload
         return replace(outcome, error=outcome.error and paths.out_of(outcome.error))
 
@@ -384,8 +402,15 @@ class Run:
                 self._reports.warn(
                     Warning_(report.code[:LONGEST_TYPE], report.message, self._records.task_id(report.task))
                 )
+            case Preparing() | Loaded() | ResultSent():
+                self._take_stage(report)
+
+    def _take_stage(self, report: Preparing | Loaded | ResultSent) -> None:
+        match report:
             case Preparing():
-                self._wait_for(report.what)
+                self._wait_for(report.what or "import")  # after its zygote, a run imports its project
+            case Loaded():
+                self._imported()
             case ResultSent():
                 self._end_soon(report)
 

@@ -117,9 +117,14 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Preparing:
-    """Reports the wait before a run's process starts: "zygote" while a zygote is being started, None after the wait."""
+    """Reports what a run waits for before it begins.
 
-    what: Literal["zygote"] | None
+    - "zygote": a zygote is being started
+    - None: the process has started, after such a wait
+    - "import": the import of the project's code takes long
+    """
+
+    what: Literal["zygote", "import"] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,8 @@ OF_CODE, OF_OTHERS = 5, 2
 """A file that changes during so many loads in a row is taken for a file that the project writes itself. The number is
 higher for code, because people may edit code while the project is loaded.
 """
+REPORTED_EVERY = 10.0
+"""Seconds between two messages about a load that takes long."""
 NAMED = 3
 """The number of files that a message names."""
 
@@ -184,9 +186,20 @@ class Reloading:
         self._files.hint(changed)
 
     async def _loaded(self, registration: Registration) -> Deployment:
-        deployment = await loaded(registration, self._store, self._runner, await self._environment(), self._notify)
+        progress = asyncio.create_task(self._notify_progress(registration.slug))
+        try:
+            deployment = await loaded(registration, self._store, self._runner, await self._environment(), self._notify)
+        finally:
+            await cancelled(progress)
         await self._keep(registration)
         return deployment
+
+    async def _notify_progress(self, slug: str) -> None:
+        began = time.monotonic()
+        while True:
+            await asyncio.sleep(REPORTED_EVERY)
+            seconds = time.monotonic() - began
+            self._notify(f"still loading the project {slug}, for {seconds:.0f} s now: its code is imported")
 
     async def _keep(self, registration: Registration) -> None:
         """Copies the files that were just loaded, to serve them when later ones can't be loaded.

@@ -37,6 +37,7 @@ from windlass_child.protocol.messages import (
     Born,
     Inspect,
     Inspected,
+    Loaded,
     Run,
     Warned,
 )
@@ -200,6 +201,7 @@ def execute(order: Inspect | Run, report: Report) -> bool:
             report.send(Inspected({**crew.manifest(), "warnings": [in_manifest(one, report) for one in warnings]}))
         else:
             stage = "run"
+            report.send(Loaded())
             report.warn_all(in_prompts)
             report.stopping.check()
             result = crew.run(order, report)

@@ -293,6 +293,11 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
+class Loaded:
+    """The project of a run is imported: the run begins."""
+
+
+@dataclass(frozen=True, slots=True)
 class Idle:
     """The run has ended and its process is as it was before the run. It can take another one (`NextRun`)."""
 
@@ -440,13 +445,14 @@ class Failed:
 
 Message = (
     Fork | Kill | Signal | Preload | Lease | Ready | Unready | Forked | NotForked | Exited | Inspect | JournalReplay
-    | Run | NextRun | Quit | Abort | JournalCommitted | Answered | Born | Begun | Idle | Inspected | TasksKnown
-    | TaskStarted | TaskEnded | JournalAppend | Asked | ModelCalled | Tokens | Event | Warned | Succeeded | Failed
+    | Run | NextRun | Quit | Abort | JournalCommitted | Answered | Born | Begun | Loaded | Idle | Inspected
+    | TasksKnown | TaskStarted | TaskEnded | JournalAppend | Asked | ModelCalled | Tokens | Event | Warned | Succeeded
+    | Failed
 )  # fmt: skip
 
 FROM_CHILD = (
-    Born, Begun, Idle, Inspected, TasksKnown, TaskStarted, TaskEnded, JournalAppend, Asked, ModelCalled, Tokens, Event,
-    Warned, Succeeded, Failed,
+    Born, Begun, Loaded, Idle, Inspected, TasksKnown, TaskStarted, TaskEnded, JournalAppend, Asked, ModelCalled, Tokens,
+    Event, Warned, Succeeded, Failed,
 )  # fmt: skip
 FROM_ZYGOTE = (Ready, Unready, Forked, NotForked, Exited)
 
