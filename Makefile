@@ -12,7 +12,7 @@ export UV_LINK_MODE ?= copy
 # As pip does: behind a company's proxy the certificates of the machine count.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: run serve test test-unit browser servers test-versions rotation-example check lint types imports assets lock lock-versions audit bench soak docs clean help
+.PHONY: run serve test test-unit browser servers test-versions rotation-example check lint types imports assets dist lock lock-versions audit bench soak docs clean help
 
 run: $(STAMPS)/run $(STAMPS)/assets  ## install, then serve the example crew (PROJECT=path serves yours)
 	@echo "==> starting Windlass with $(PROJECT)"
@@ -69,6 +69,11 @@ imports: $(STAMPS)/dev
 	$(BIN)/lint-imports
 
 assets: $(STAMPS)/assets
+
+dist: $(STAMPS)/dev $(STAMPS)/assets  ## build the wheel and the source distribution in dist/: the same sources give the same bytes
+	@rm -rf dist
+	@$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
+	@rm -f dist/.gitignore && cd dist && sha256sum * | tee SHA256SUMS
 
 docs: $(STAMPS)/dev  ## write the tables of the documentation that follow from the code
 	PYTHONPATH=tests $(BIN)/python -m repo.generated_docs

@@ -43,6 +43,7 @@ class Command:
 
     def __init__(self, home: Path, variables: Mapping[str, str] | None = None) -> None:
         machine = {"PATH": os.defpath, "HOME": str(home), "LANG": "C.UTF-8", "PYTHONPATH": os.pathsep.join(PACKAGES)}
+        self.program: tuple[str, ...] = (sys.executable, "-m", "windlass")
         self.gives_database = True
         """Whether servers find a database in their home at their first start."""
         self.folder: Path | None = None
@@ -51,7 +52,7 @@ class Command:
 
     def __call__(self, *arguments: str, typed: str = "", **variables: str) -> Ended:
         done = subprocess.run(
-            line(*arguments),
+            [*self.program, *arguments],
             check=False,
             input=typed,
             capture_output=True,
@@ -73,7 +74,7 @@ class Command:
         self, arguments: tuple[str, ...], environment: dict[str, str]
     ) -> subprocess.Popen[str] | ForkedProcess:
         return subprocess.Popen(
-            line(*arguments),
+            [*self.program, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
