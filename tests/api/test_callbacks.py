@@ -11,7 +11,7 @@ import pytest_asyncio
 from api.control import Person
 from api.deliveries import deliver
 from dashboard.made_runs import started
-from webhooks.receiver import Receiver
+from webhooks.receiver import Receiver, Reply
 from windlass.rights import Role
 
 if TYPE_CHECKING:
@@ -86,6 +86,18 @@ async def test_the_receiver_of_the_crew_answers(crew: Crew, developer: Person, r
         "SELECT answered_by, feedback FROM questions WHERE kickoff_id = %(id)s::uuid", {"id": kickoff}
     )
     assert row == {"answered_by": "(webhook my chat)", "feedback": "needs_changes"}
+
+
+async def test_an_answer_of_the_receiver_that_repeats_the_address_does_not_show_it(
+    crew: Crew, developer: Person, receiver: Receiver
+) -> None:
+    receiver.reply = lambda got: Reply(200, f"got {got.body['callback_url']}".encode())
+    await of_deployment(crew, developer, receiver)
+    body = await asked(crew, receiver)
+    shown = await developer.value("GET", f"/deliveries?kickoff={body['kickoff_id']}")
+    (attempt,) = shown["items"][0]["attempts"]
+    assert attempt["answer"].startswith("got ")
+    assert body["callback_url"].partition("signature=")[2] not in attempt["answer"]
 
 
 async def test_only_the_address_with_its_signature_answers(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import ssl
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from secrets_managers.serving import certificates
-from webhooks.receiver import OK, Receiver, Reply
+from webhooks.receiver import OK, Got, Receiver, Reply
 from windlass.ip_addresses import is_public
 from windlass.webhooks import sending
 from windlass.webhooks.endpoints import Target
@@ -171,6 +172,28 @@ async def test_only_the_beginning_of_an_answer_is_read() -> None:
     async with Receiver(lambda _: Reply(500, b"x" * 5_000_000)) as receiver:
         answer = await post(receiver.url())
     assert (answer.status, len(answer.text), answer.error) == (500, LARGEST_ANSWER, "it answered 500")
+
+
+async def test_an_answer_that_repeats_the_request_shows_no_secret_of_it() -> None:
+    def echo(got: Got) -> Reply:
+        return Reply(200, f"{got.path} {got.headers['authorization']} {got.raw.decode()} and more".encode())
+
+    basic = {"authorization": "Basic " + base64.b64encode(b"ann:pass-phrase").decode()}
+    async with Receiver(echo) as receiver:
+        target = Target(receiver.url("/services/T0/B0?key=a1"), basic)
+        body = b'{"callback": "https://x.example/1?signature=abcdefgh", "password": "pass-phrase"}'
+        answer = await Sender(LOCAL).post(target, body, {}, {"signature": "abcdefgh"})
+    assert answer.text == (
+        '[secret] Basic [secret] {"callback": "https://x.example/1?signature=[secret]", '
+        '"password": "[secret]"} and more'
+    )
+
+
+async def test_no_half_of_a_secret_is_left_where_an_answer_is_cut() -> None:
+    token = "0123456789" * 4
+    async with Receiver(lambda _: Reply(200, b"x" * (LARGEST_ANSWER - 20) + token.encode())) as receiver:
+        answer = await Sender(LOCAL).post(Target(receiver.url(), {"authorization": f"Bearer {token}"}), b"{}", {})
+    assert answer.text == "x" * (LARGEST_ANSWER - 20)
 
 
 async def test_no_connection() -> None:

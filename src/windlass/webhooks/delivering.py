@@ -10,6 +10,7 @@ time. No endpoint waits for another one.
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from datetime import UTC, datetime
@@ -171,7 +172,7 @@ class Delivering:
             return True
         began = time.monotonic()
         headers = signatures.signed(delivery.id, body, turn.secrets, time.time())
-        answer = await self._sender.post(turn.target, body, headers)
+        answer = await self._sender.post(turn.target, body, headers, _secrets_in(delivery.hook, body))
         seconds = time.monotonic() - began
         metrics.WEBHOOKS.labels("delivered" if answer.accepted else "failed").inc()
         attempt = _attempt(seconds, answer.status, answer.error, answer.text)
@@ -256,6 +257,12 @@ class _Turn:
     @property
     def over(self) -> bool:
         return self.paused or time.monotonic() > self._until
+
+
+def _secrets_in(hook: Hook, body: bytes) -> dict[str, str]:
+    """Returns the parts of a body with which its receiver can do what those who read deliveries may not."""
+    url = json.loads(body).get("callback_url") if hook is Hook.HUMAN_INPUT else None
+    return {"callback_url": url, "signature": url.rpartition("=")[2]} if url else {}
 
 
 def _attempt(seconds: float, status: int | None, error: str | None, text: str) -> Attempt:

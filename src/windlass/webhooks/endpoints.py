@@ -36,6 +36,16 @@ class Target:
     url: str
     headers: dict[str, str] = field(default_factory=dict, repr=False)
 
+    @property
+    def secrets(self) -> dict[str, str]:
+        """What no one but the receiver may see of the address and the header, by names for it."""
+        parts = urlsplit(self.url)
+        found = {"url": self.url, "path": parts._replace(scheme="", netloc="").geturl()}
+        strategy, _, credentials = self.headers.get("authorization", "").partition(" ")
+        if strategy == "Basic":
+            found["password"] = base64.b64decode(credentials).decode().partition(":")[2]
+        return {**found, "credentials": credentials}
+
 
 @dataclass(frozen=True, slots=True)
 class Changes:

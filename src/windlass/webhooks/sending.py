@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from windlass.ip_addresses import contained, is_public
+from windlass_child.masking.secret_values import SecretValues
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -79,11 +80,17 @@ class Sender:
         self._resolve = resolve
         self._tls = verify or ssl.create_default_context()
 
-    async def post(self, target: Target, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Returns the answer, or the reason why there is none. Never raises for what the other side does."""
+    async def post(
+        self, target: Target, body: bytes, headers: Mapping[str, str], secrets: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Returns the answer, or the reason why there is none. Never raises for what the other side does.
+
+        Masks `secrets` of the body, and those of the target, in the answer: a receiver may repeat what it got.
+        """
+        hidden = SecretValues({**target.secrets, **(secrets or {})})
         try:
             async with asyncio.timeout(TIMEOUT):
-                return await self._sent(httpx.URL(target.url), body, {**headers, **target.headers})
+                return await self._sent(httpx.URL(target.url), body, {**headers, **target.headers}, hidden)
         except TimeoutError:
             return Answer(error=f"no answer within {TIMEOUT:g} s")
         except _Refused as error:
@@ -91,13 +98,13 @@ class Sender:
         except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, UnicodeError, ValueError) as error:
             return Answer(error=_reason(error))
 
-    async def _sent(self, url: httpx.URL, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def _sent(self, url: httpx.URL, body: bytes, headers: Mapping[str, str], hidden: SecretValues) -> Answer:
         addresses = await self._addresses(url)
         client = httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False, retries=0)
         async with client:
             for place, address in enumerate(addresses, 1):
                 try:
-                    return await self._sent_to(client, url, address, body, headers)
+                    return _answered(*await self._sent_to(client, url, address, body, headers), hidden)
                 except httpx.ConnectError:  # nothing was sent
                     if place == len(addresses):
                         raise
@@ -105,7 +112,8 @@ class Sender:
 
     async def _sent_to(
         self, client: httpx.AsyncHTTPTransport, url: httpx.URL, address: str, body: bytes, headers: Mapping[str, str]
-    ) -> Answer:
+    ) -> tuple[httpx.Response, bytes]:
+        """Returns the answer, and what was read of its body: more than LARGEST_ANSWER only if that was not all."""
         request = httpx.Request(
             "POST",
             url.copy_with(host=address, username=None, password=None),
@@ -124,12 +132,11 @@ class Sender:
             read = bytearray()
             async for piece in response.aiter_raw():
                 read += piece
-                if len(read) >= LARGEST_ANSWER:
+                if len(read) > LARGEST_ANSWER:
                     break
         finally:
             await response.aclose()
-        text = bytes(read[:LARGEST_ANSWER]).decode("utf-8", "replace")
-        return Answer(response.status_code, text, _fault(response.status_code), _retry_after(response.headers))
+        return response, bytes(read)
 
     async def _addresses(self, url: httpx.URL) -> list[str]:
         """Resolves the name once, so that the addresses that are checked are those that are used."""
@@ -150,6 +157,15 @@ class Sender:
         return is_public(address) or any(
             one in network for one in contained(address) for network in self._allowed if one.version == network.version
         )
+
+
+def _answered(response: httpx.Response, read: bytes, hidden: SecretValues) -> Answer:
+    stream = hidden.stream()
+    text = stream.feed(read[:LARGEST_ANSWER])
+    if len(read) <= LARGEST_ANSWER:  # otherwise what is held back may be the beginning of a secret
+        text += stream.end()
+    status = response.status_code
+    return Answer(status, text[:LARGEST_ANSWER].decode("utf-8", "replace"), _fault(status), _retry_after(response.headers))
 
 
 def _timeouts() -> dict[str, float]:
