@@ -39,7 +39,9 @@ async def developer(server: Server) -> Person:
 async def asked(crew: Crew, receiver: Receiver, **members: Any) -> dict[str, Any]:
     """The body that the receiver gets when a method of a flow asks."""
     writer = await started(crew, await crew.kickoff(meta={"order": 17}, **members))
-    writer.event("method_execution_started", method_name="review", state={"id": "17", "topic": "tides"})
+    writer.event("method_execution_started", method_name="review", state={"id": "17"})
+    writer.event("flow_paused", method_name="review", state={"id": "17", "topic": "tides"})
+    writer.event("flow_paused", method_name="beside", state={"id": "17", "topic": "later"})
     await writer.write()
     await writer.run.ask(method="review", choices=CHOICES)
     await deliver(crew)

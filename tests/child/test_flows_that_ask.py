@@ -89,6 +89,8 @@ def test_an_exact_choice_costs_no_model_call(
     assert asked.choices == ["approved", "not_approved"]
     assert asked.draft == '{"text": "draft of attempt 1", "at": "2026-01-02T00:00:00"}'
     assert not {"method_execution_failed", "flow_failed"} & set(types(first))
+    (paused,) = [event.payload for event in first.talk.of(Event) if event.type == "flow_paused"]
+    assert (paused["method_name"], paused["state"]["seen"]) == ("draft", ["plan", "draft"])
     kickoff.answer(asked, words, approved=approved)
     second = kickoff.attempt()
     answer = second.answer()
@@ -96,6 +98,32 @@ def test_an_exact_choice_costs_no_model_call(
     assert answer.output == expected
     assert kickoff.calls == {"plan": 1, "draft": 1}
     assert warned(second) == []
+
+
+TYPED = """
+class State(BaseModel):
+    topic: str = "tides"
+    at: datetime | None = None
+
+
+class Typed(Flow[State]):
+    _skip_auto_memory = True
+
+    @start()
+    @human_feedback(message="Good?")
+    def draft(self):
+        self.state.at = datetime(2026, 1, 2)
+        return "a draft"
+"""
+
+
+def test_the_state_with_which_a_flow_asks_is_an_event(zygote: DrivenZygote, tmp_path: Path) -> None:
+    kickoff = kickoff_of_flow(zygote, tmp_path, TYPED)
+    child = kickoff.attempt()
+    kickoff.asked(child)
+    (paused,) = [event.payload for event in child.talk.of(Event) if event.type == "flow_paused"]
+    assert paused["method_name"] == "draft"
+    assert (paused["state"]["topic"], paused["state"]["at"]) == ("tides", "2026-01-02T00:00:00")
 
 
 def test_free_words_cost_one_call_of_the_flows_own_model_and_no_second_one_later(

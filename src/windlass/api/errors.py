@@ -76,6 +76,13 @@ def unauthorized() -> Problem:
     return Problem(401, message, headers={"WWW-Authenticate": "Bearer"})
 
 
+def invalid_signature() -> Problem:
+    message = (
+        "The signature of this address is not valid. Send the answer to the `callback_url` of the webhook, unchanged."
+    )
+    return Problem(401, message, headers={"WWW-Authenticate": "Bearer"})
+
+
 def forbidden(scope: Scope, *, possible: bool) -> Problem:
     """Returns the Problem for a token without `scope`. `possible` is false if the token's kind can't have the scope."""
     message = (

@@ -52,6 +52,15 @@ class HumanInputReceived(TypedDict, total=False):
     feedback: str
 
 
+class FlowPaused(TypedDict, total=False):
+    """A flow that is about to ask a person, with its state."""
+
+    method_name: str
+    state: dict[str, Any]
+    message: str
+    emit: list[str]
+
+
 class LibraryLog(TypedDict, total=False):
     """A warning of a library."""
 
@@ -121,6 +130,7 @@ PAYLOADS: dict[str, type] = {
     "journal_restored": JournalRestored,
     "human_input_requested": HumanInputRequested,
     "human_input_received": HumanInputReceived,
+    "flow_paused": FlowPaused,
     "library_log": LibraryLog,
     "secrets_resolved": SecretsResolved,
     "stalled": Stalled,

@@ -44,8 +44,8 @@ LARGEST_BODY = 1024 * 1024
 """Bytes. The body of a larger result has a link to the status in its place."""
 ASKED, THOUGHT = "agent_execution_started", "llm_call_completed"
 """The types of events that have the prompt and the thought of a step."""
-BEGUN = "method_execution_started"
-"""The type of events that have the state of a flow."""
+PAUSED, BEGUN = "flow_paused", "method_execution_started"
+"""The types of events that have the state of a flow: when it asks, and before each method."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,13 +287,23 @@ class Request:
                 "method_name": question.get("method"),
                 "message": question.get("question"),
                 "emit_options": question.get("response_schema", {}).get("enum", []),
-                "state": _found(self.before, BEGUN, "state", {}) or {},
+                "state": _state(self.before, question.get("method")),
                 "metadata": _value(meta) or {},
                 "created_at": question.get("asked_at"),
             },
             "deployment": {"id": str(self.deployment), "name": self.name},
             "callback_url": self.callback_url,
         }
+
+
+def _state(before: Sequence[Event], method: Any) -> dict[str, Any]:
+    """Returns the state of a flow with which the method asks. Where that is not known, returns an older one. An event
+    has the size of a large state in its place.
+    """
+    paused = [event.data() for event in before if event.type == PAUSED]
+    asking = next((data for data in paused if data.get("method_name") == method), None)
+    found = asking.get("state") if asking else _found(before, BEGUN, "state", {})
+    return found if isinstance(found, dict) else {}
 
 
 def body_of_question(

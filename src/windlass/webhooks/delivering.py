@@ -23,6 +23,7 @@ from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.webhooks import (
     ASKED,
     BEGUN,
+    PAUSED,
     THOUGHT,
     Hook,
     Request,
@@ -232,7 +233,7 @@ class Delivering:
         question = event.data()
         if not (endpoint.asks and question.get("method")):
             return None
-        before = await self._store.recent(kickoff, event.seq, (BEGUN,))
+        before = await self._store.recent(kickoff, event.seq, (PAUSED, BEGUN))
         may = may_answer(endpoint.approvers, user=None, role=None, kind=WEBHOOK)
         callback_url = self._callback_url(endpoint.slug, UUID(question["task_id"])) if may else None
         return Request(endpoint.deployment_id, endpoint.slug, callback_url, before)

@@ -164,8 +164,8 @@ def _answered(response: httpx.Response, read: bytes, hidden: SecretValues) -> An
     text = stream.feed(read[:LARGEST_ANSWER])
     if len(read) <= LARGEST_ANSWER:  # otherwise what is held back may be the beginning of a secret
         text += stream.end()
-    status = response.status_code
-    return Answer(status, text[:LARGEST_ANSWER].decode("utf-8", "replace"), _fault(status), _retry_after(response.headers))
+    shown, status = text[:LARGEST_ANSWER].decode("utf-8", "replace"), response.status_code
+    return Answer(status, shown, _fault(status), _retry_after(response.headers))
 
 
 def _timeouts() -> dict[str, float]:

@@ -11,7 +11,9 @@ import contextvars
 import json
 from typing import TYPE_CHECKING, Any
 
+from windlass_child.crewai.events import forward
 from windlass_child.crewai.features import first_of, has, optional
+from windlass_child.crewai.flow_shape import state_of
 from windlass_child.crewai.tasks import described
 from windlass_child.journal.questions import Question, driven, driven_meanwhile
 from windlass_child.journal.step_context import step_here
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 human_input = optional("crewai.core.providers.human_input")
 flow_config = optional("crewai.flow.flow_config:flow_config")
 AgentFinish = first_of("crewai.agents.parser:AgentFinish")
+FlowPaused = optional("crewai.events.types.flow_events:FlowPausedEvent")
 current_method = optional("crewai.flow.flow_context:current_flow_method_name")
 FLOW_CONFIG = "crewai.flow.flow_config:flow_config."
 PROVIDERS = ("hitl_provider", "input_provider")
@@ -111,9 +114,22 @@ class Person:
         if given is not None:
             self._report.answered(question, given)
             return words_of(given, choices)
+        self._report_state(context, flow)
         if step in self._questions.keeps and not learns(flow, context.method_name):
             driven(self._questions.pause(question))
         return words_of(driven(self._questions.wait(question)), choices)
+
+    def _report_state(self, context: Any, flow: Any) -> None:
+        """Reports the state of a flow that is about to ask, by crewai's own event for that."""
+        if FlowPaused is None:
+            return
+        with contextlib.suppress(Exception):  # runs code of the project's state; the question has what is needed
+            found = state_of(flow)
+            # The event would leave out all fields of a model.
+            state = found.model_dump() if hasattr(found, "model_dump") else dict(found)
+            seen = {"flow_id": context.flow_id, "method_name": context.method_name, "message": context.message}
+            event = FlowPaused(flow_name=type(flow).__name__, state=state, emit=context.emit, **seen)
+            forward(self._report, flow, event)
 
     def request_input(self, message: str, flow: Any, metadata: Any = None) -> str:
         """Asks a question of Flow.ask. crewai takes an exception here for no answer, so the process waits."""

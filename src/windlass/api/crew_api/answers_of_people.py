@@ -41,7 +41,9 @@ def decided(question: QuestionRow, approve: bool | None, feedback: str | None, m
         return Answer(approve, feedback or "")
     if (question.choices or question.method) and feedback and feedback.strip():
         return Answer(approved=True, feedback=feedback)  # a flow gets the words
-    raise bad_request(f"These members are invalid: {member}.", invalid_members={member: "Field required"})
+    how = "a choice or words" if member == "feedback" else "true to approve, false with words to send it back"
+    message = f"The answer does not decide: send `{member}`, {how}."
+    raise bad_request(message, invalid_members={member: "Field required"})
 
 
 def callback_answer(

@@ -88,6 +88,7 @@ from windlass.api.errors import (
     bad_request,
     forbidden,
     forbidden_by_role,
+    invalid_signature,
     no_approver,
     no_such_crew,
     no_such_kickoff,
@@ -453,7 +454,7 @@ class CrewApi:
         self.access.failures.check(source)
         if task is None or not self.callbacks.is_valid(task, request.query_params.get("signature", "")):
             self.access.failures.count(source)
-            raise unauthorized()
+            raise invalid_signature()
         crew, question = await self._crew(request), await self.approvals.store.question(task)
         if question is None or question.deployment_id != crew.deployment_id:
             raise no_such_task(str(task))
