@@ -29,7 +29,7 @@ from windlass.store.ending import StopFilter
 from windlass.store.reporting import Batch, JournalEntry
 from windlass.store.retention import RetentionStore
 from windlass.store.side_jobs import SideJob, SideJobs
-from windlass.store.webhooks import JOB, PROBING, DeliveryFilter, WebhookStore, replace
+from windlass.store.webhooks import JOB, MOST_REMINDERS, PROBING, DeliveryFilter, WebhookStore, replace
 from windlass.webhooks import signatures
 from windlass.webhooks.delivering import ENDPOINTS_AT_ONCE, RETRIES, SLOW, SLOW_AT_ONCE, Delivering, status_url
 from windlass.webhooks.endpoints import Endpoints
@@ -563,6 +563,31 @@ async def test_a_webhook_is_called_again_for_a_question_without_an_answer(sendin
     assert {got.path for got in receiver.got} == {"/hook"}
     assert [one.state for one in await sending.deliveries()] == ["delivered"] * 3
     assert len({got.id for got in receiver.got}) == 3
+
+
+async def test_the_reminders_of_a_question_that_waits_for_ever_have_an_end(
+    sending: Sending, receiver: Receiver
+) -> None:
+    rows = sending.rows
+    claimed = await sending.start(humanInputWebhookUrl=receiver.url())
+    await rows.begin(claimed)
+    asked = Question(new_id(), rows.deployment.id, 1, "question", "Is it good?", "# A draft", remind_every=60.0)
+    entries = [JournalEntry(1, "question", "sealed")]
+    assert await rows.store.pause(claimed.id, claimed.attempt, Batch([], entries=entries, questions=[asked]))
+
+    async def reminded(minutes: int) -> bool:
+        """Whether another reminder follows the one after so many minutes."""
+        at = "UPDATE questions SET remind_at = now(), asked_at = now() - %(minutes)s * interval '1 minute'"
+        await rows.database.execute(at, {"minutes": minutes})
+        await sending.store.remind()
+        (row,) = await rows.database.rows(
+            "SELECT remind_at > now() AS again FROM questions WHERE id = %(id)s", {"id": asked.id}
+        )
+        return row["again"] is True
+
+    assert await reminded(1)
+    assert await reminded(MOST_REMINDERS - 2)
+    assert not await reminded(MOST_REMINDERS)
 
 
 async def test_webhooks_of_a_deployment_are_those_of_all_its_kickoffs(sending: Sending, receiver: Receiver) -> None:

@@ -33,6 +33,8 @@ MOST_PLANNED = 200
 SENT_AT_ONCE = 50
 MOST_ATTEMPTS = 20
 """Attempts of a delivery that are kept."""
+MOST_REMINDERS = 100
+"""Reminders of a question at most."""
 PROBING = 10
 """Failures in a row after which an endpoint is paused, and only one delivery is tried at the end of each pause."""
 PATIENT = 250
@@ -429,7 +431,7 @@ class WebhookStore:
     async def remind(self, *, limit: int = 1000) -> None:
         """Calls the webhooks of questions again that nobody has answered in time."""
         async with self._database.transaction() as connection:
-            rows = await fetch(connection, SQL["remind"], {"limit": limit})
+            rows = await fetch(connection, SQL["remind"], {"limit": limit, "most": MOST_REMINDERS})
             for row in rows:
                 values = {"kickoff": row["kickoff_id"], "deployment": row["deployment_id"], "types": None}
                 values["endpoint"] = row["endpoint_id"]

@@ -252,9 +252,10 @@ DELETE FROM webhook_endpoints AS endpoint
 
 -- name: remind
 -- Sets the times of the next reminders, and returns the webhooks that are called again. One that was not called yet, or is off, is left out.
+-- The reminders of a question end after %(most)s times `remind_every`, since each is stored, and a question may wait for ever.
 WITH due AS (
     UPDATE questions
-       SET remind_at = now() + remind_every
+       SET remind_at = CASE WHEN now() + remind_every <= asked_at + %(most)s * remind_every THEN now() + remind_every END
      WHERE id IN (SELECT id
                     FROM questions
                    WHERE answered_at IS NULL AND closed_at IS NULL AND remind_at <= now()
