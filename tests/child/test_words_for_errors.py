@@ -227,7 +227,28 @@ async def test_an_error_that_says_nothing_is_told_with_its_place(bench: Bench, t
 @in_a_process
 async def test_a_task_that_is_cancelled_is_told_with_the_line_that_waited(bench: Bench, tmp_path: Path) -> None:
     code = "import asyncio\n\nasync def run():\n    asyncio.current_task().cancel()\n    await asyncio.sleep(9)\n"
-    assert await error_of(bench, tmp_path, code) == "CancelledError: without a message (work.py:5)"
+    assert await error_of(bench, tmp_path, code) == (
+        "CancelledError: without a message, raised in sleep of asyncio/tasks.py (work.py:5)"
+    )
+
+
+@in_a_process
+async def test_a_task_of_a_configuration_with_an_unknown_agent_names_it_and_the_agents(
+    bench: Bench, tmp_path: Path
+) -> None:
+    code = """
+from crewai import Crew
+
+def run(role):
+    agents = [{"role": "writer", "goal": "g", "backstory": "b"}]
+    tasks = [{"description": "d", "expected_output": "e", "agent": role}]
+    return len(Crew(config={"agents": agents, "tasks": tasks}).tasks)
+"""
+    project = function_project(tmp_path, code)
+    assert (await bench.run(project, {"role": "writer"})).json == 1
+    assert (await bench.run(project, {"role": "wrtier"})).error == (
+        "StopIteration: a task names the agent 'wrtier', and the crew has 'writer' (work.py:7)"
+    )
 
 
 @functions

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks
 from windlass_child.crewai import flow_databases
-from windlass_child.process.error_text import InputsRefused
+from windlass_child.process.error_text import NOT_FOUND, InputsRefused
 from windlass_child.replacements import replace_name
 
 if TYPE_CHECKING:
@@ -61,6 +61,15 @@ def too_old() -> str:
         if tuple(map(int, re.findall(r"\d+", installed)[:2])) < OLDEST:
             return installed
     return ""
+
+
+def unknown_agent(variables: dict[str, Any]) -> str:
+    """Returns the text for a task of `Crew(config=...)` whose agent the crew does not have."""
+    there = ", ".join(repr(agent.role) for agent in variables["self"].agents)
+    return f"a task names the agent {variables['task_config']['agent']!r}, and the crew has {there or 'no agent'}"
+
+
+NOT_FOUND["crewai/crew.py", "_create_task"] = unknown_agent
 
 
 def warm() -> None:

@@ -66,6 +66,11 @@ with other texts.
 QUESTIONS = {"click.termui": "text", "getpass": "prompt"}
 """The modules of libraries that ask at a terminal, and the names of the variables with the question."""
 
+NOT_FOUND: dict[tuple[str, str], Callable[[dict[str, Any]], str]] = {}
+"""Functions that return the text for a StopIteration without one, from the variables of the function that raised it.
+The keys are the file and the name of that function. Adapters of frameworks add theirs.
+"""
+
 READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 OF_THE_CODE = (NameError, AttributeError, ImportError, SyntaxError)
 """Errors of the code, which no variable corrects, although their texts may contain the name of one."""
@@ -240,7 +245,24 @@ def own_text(error: BaseException, root: Path) -> str:
     """Returns the text of the error. The text of a SyntaxError in the project's code comes without its place, which the
     message names separately.
     """
-    return error.msg if isinstance(error, SyntaxError) and place_of_syntax(error, root) else text_of(error)
+    if isinstance(error, SyntaxError) and place_of_syntax(error, root):
+        return error.msg
+    text = text_of(error)
+    return text if text != NO_TEXT else without_text(error, root)
+
+
+def without_text(error: BaseException, root: Path) -> str:
+    """Returns a text for an error that has none: the function of a library that raised it, or what it did not find."""
+    frame = next(reversed([frame for frame, _ in traceback.walk_tb(error.__traceback__)]), None)
+    if frame is None:
+        return NO_TEXT
+    file, name = Path(frame.f_code.co_filename), frame.f_code.co_name
+    if file.is_relative_to(OWN_CODE) or inside(str(file), root) is not None:
+        return NO_TEXT
+    place = "/".join(file.parts[-2:])
+    if isinstance(error, StopIteration) and (describe := NOT_FOUND.get((place, name))):
+        return made(describe, frame.f_locals)
+    return f"{NO_TEXT}, raised in {name} of {place}"
 
 
 def text_of(error: BaseException) -> str:
