@@ -15,6 +15,7 @@ import pytest_asyncio
 
 from api.control import Person
 from api.serving import DEADLINE, manifest, raw, unknown_id, until
+from windlass.api.control_api.upload_limit import AT_ONCE
 from windlass.lifecycle.accept import Stops
 from windlass.lifecycle.deletion import Deletions, KickoffsStillOpen, UserDeletion
 from windlass.lifecycle.removals import Removals
@@ -255,6 +256,38 @@ async def test_an_upload_that_breaks_off_leaves_nothing(server: Server, develope
     await until(is_gone, "the file of the upload is removed")
     assert len((await developer.value("GET", f"/deployments/{slug}/builds"))["items"]) == 1
     del reader
+
+
+async def test_more_uploads_at_once_than_a_server_receives_are_refused(server: Server, developer: Person) -> None:
+    slug = (await created(developer))["deployment"]["slug"]
+    head = (
+        f"POST /api/v1/deployments/{slug}/builds HTTP/1.1\r\nHost: x\r\nContent-Type: application/zip\r\n"
+        f"Authorization: Bearer {developer.token}\r\nContent-Length: 100000\r\n\r\n"
+    )
+    connections = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(AT_ONCE)]
+
+    async def received() -> int:
+        return len(list(server.uploads.iterdir())) if server.uploads.exists() else 0
+
+    async def all_have_begun() -> bool:
+        return await received() == AT_ONCE
+
+    async def all_are_gone() -> bool:
+        return await received() == 0
+
+    try:
+        for _, writer in connections:
+            writer.write(head.encode() + b"x" * 1000)
+            await writer.drain()
+        await until(all_have_begun, "the uploads have begun")
+        path = f"/deployments/{slug}/builds"
+        refused = await developer.request("POST", path, content=zipped(), headers=ZIP)
+        assert (refused.status_code, int(refused.headers["Retry-After"]) > 0) == (503, True)
+    finally:
+        for _, writer in connections:
+            writer.transport.abort()
+    await until(all_are_gone, "the files of the uploads are removed")
+    await rebuilt(developer, slug)
 
 
 async def test_builds_are_listed_newest_first_and_followed_by_their_log(server: Server, developer: Person) -> None:

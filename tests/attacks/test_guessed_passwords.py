@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
-from api.serving import serving
+from api.serving import serving, until
 from dashboard.identity_provider import CLIENT, SECRET, IdentityProvider
 from dashboard.people import PASSWORD, user
 from windlass.access.authentication import Rate, RateLimits
 from windlass.access.openid import OpenId, RoleRules
-from windlass.access.sessions import TRIES_PER_MINUTE
+from windlass.access.sessions import HASHES_AT_ONCE, TRIES_PER_MINUTE
 from windlass.dashboard.openid_client import OpenIdClient
 from windlass.rights import Role
 from windlass.secrets.secret import Secret
@@ -107,6 +108,44 @@ async def test_guesses_at_once_for_one_user_are_refused_before_they_are_hashed(c
         found = await asyncio.gather(*(guess(server, None, name) for _ in range(30)))
         assert sorted(found) == [403] * 10 + [429] * 20
         assert hasher.verified == 10
+
+
+async def test_two_passwords_are_hashed_at_once_and_few_sign_ins_wait(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From this machine, whose address is not limited, under as many names."""
+    most = 6
+    monkeypatch.setattr("windlass.access.sessions.MOST_WAITING", most)
+    async with behind_a_proxy(crew) as (server, hasher):
+        sessions, gate = server.dashboard.sessions, threading.Event()
+        verify, hashing, highest = hasher.verify, [0], [0]
+
+        def held(stored: str, password: str) -> bool:
+            with lock:
+                hashing[0] += 1
+                highest[0] = max(highest[0], hashing[0])
+            assert gate.wait(DEADLINE)
+            try:
+                return verify(stored, password)
+            finally:
+                with lock:
+                    hashing[0] -= 1
+
+        async def all_wait() -> bool:
+            return (sessions._waiting, hashing[0]) == (most, HASHES_AT_ONCE)
+
+        lock = threading.Lock()
+        monkeypatch.setattr(hasher, "verify", held)
+        try:
+            guesses = [asyncio.create_task(guess(server, None)) for _ in range(most)]
+            await until(all_wait, "two passwords are hashed, and the others wait")
+            refused = await post(server, None, name="nobody", password="a guess")
+            assert (refused.status_code, "Too many people sign in" in refused.text) == (429, True)
+        finally:
+            gate.set()
+        assert await asyncio.gather(*guesses) == [403] * most
+        assert highest == [HASHES_AT_ONCE]
+        assert (await sessions._hashed("a password")).startswith("$argon2id$")
 
 
 async def test_sign_ins_that_succeed_do_not_count(crew: Crew) -> None:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from api.control import Person
 from api.described import check_error
 from api.serving import raw, serving
 from windlass.access.authentication import MOST_KEYS, MOST_NAMED, FailedAuthentications, Rate, RateLimits, Source
+from windlass.rights import Role
 from windlass.secrets.secret import TokenKind, new_token
 
 if TYPE_CHECKING:
@@ -118,14 +120,16 @@ async def test_failures_of_many_addresses_are_few_lines(caplog: pytest.LogCaptur
     assert sum(line["failures"] for line in lines) == 2 * MOST_KEYS
 
 
-async def test_a_user_token_that_asks_without_end_is_told_when_to_go_on(crew: Crew) -> None:
+@pytest.mark.parametrize("personal", [False, True])
+async def test_a_user_token_that_asks_without_end_is_told_when_to_go_on(crew: Crew, *, personal: bool) -> None:
+    token = (await Person.of(crew.server, Role.DEVELOPER)).token if personal else crew.user_token
     rates = RateLimits(requests_of_users=0.5)  # five at once
     async with behind_a_proxy(crew, rates) as served:
-        assert await statuses(served, [crew.user_token] * 7, OTHER) == [200] * 5 + [429] * 2
-        refused = await served.get("/inputs", token=crew.user_token)
+        assert await statuses(served, [token] * 7, OTHER) == [200] * 5 + [429] * 2
+        refused = await served.get("/inputs", token=token)
         assert int(refused.headers["retry-after"]) == 2
         check_error(429, dict(refused.headers), refused.content)
-        another = await crew.token_of("somebody-else")
+        another = await crew.token_of(f"somebody else {personal}")
         assert await statuses(served, [another, crew.token], OTHER) == [200, 200]
 
 
