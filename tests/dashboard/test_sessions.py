@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from dashboard.people import PASSWORD, Visitor, link, user
 from windlass.access.openid import SignInRefused
-from windlass.access.sessions import MOST_SESSIONS, MOST_WAITING, TRIES_PER_MINUTE, Client
+from windlass.access.sessions import MOST_SESSIONS, TRIES_PER_MINUTE, Client
 from windlass.rights import Role
 from windlass.store.audit import COMMAND_LINE
 from windlass.store.sessions import SignIn
@@ -97,15 +97,6 @@ async def test_a_link_is_not_used_up_by_a_program_or_another_site(
         assert (page.status_code, "set-cookie" in page.headers) == (200, False)
     answer = await nobody.post("/ui/sign-in", csrf="", code=path.partition("code=")[2])  # the button of that page
     assert (answer.status_code, await is_in(nobody)) == (303, True)
-
-
-async def test_sign_ins_that_wait_are_bounded(server: Server, nobody: Visitor) -> None:
-    server.dashboard.sessions._waiting = MOST_WAITING
-    try:
-        answer = await by_password(nobody, "somebody")
-    finally:
-        server.dashboard.sessions._waiting = 0
-    assert (answer.status_code, "Try again" in answer.text) == (429, True)
 
 
 async def test_a_link_signs_in_once(server: Server, nobody: Visitor, owner: Visitor) -> None:

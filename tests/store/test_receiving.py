@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from faults.small_disk import needed_small_disk
+from lifecycle.waiting import until
 from projects.archives import CREW, zipped
 from projects.git_server import repository
 from windlass.deployments import sources as module
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from store.kickoff_rows import Rows
+    from windlass.projects.snapshot import Snapshot
 
 
 @contextmanager
@@ -65,6 +67,35 @@ def zipped_project(folder: Path) -> Path:
     (project / "work.py").write_bytes(CREW["work.py"].encode())
     (project / "data.bin").write_bytes(os.urandom(3 << 20))
     return project
+
+
+async def test_two_uploads_are_unpacked_at_once(rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, gate, begun, highest = threading.Lock(), threading.Event(), [0], [0]
+
+    def held(file: Path, to: Path) -> Snapshot:
+        with lock:
+            begun[0] += 1
+            highest[0] = max(highest[0], begun[0])
+        assert gate.wait(60)
+        try:
+            return accept(file, to)
+        finally:
+            with lock:
+                begun[0] -= 1
+
+    monkeypatch.setattr(module, "accept", held)
+    contents = [zipped(tmp_path / f"{n}.zip", {**CREW, "number": str(n)}).read_bytes() for n in range(4)]
+    receiver = sources(rows, tmp_path)
+    received = [asyncio.create_task(receiver.receive(sent(content))) for content in contents]
+
+    async def all_wait() -> bool:
+        waiting = receiver._turns._waiters or ()
+        return (begun[0], len(waiting)) == (module.AT_ONCE, len(contents) - module.AT_ONCE)
+
+    await until(all_wait)
+    gate.set()
+    digests = {one.digest for one in await asyncio.gather(*received)}
+    assert (len(digests), highest[0]) == (4, module.AT_ONCE)
 
 
 async def test_an_upload_that_breaks_off_leaves_nothing(rows: Rows, tmp_path: Path) -> None:
