@@ -138,7 +138,9 @@ EVENTS: dict[str, Event] = {
     "deployment.promoted": Event(INFO, "Another version of a crew became the current one, on request."),
     "deployment.removed": Event(INFO, "A crew was removed for its clients; a side job deletes its data."),
     "deployment.deleted": Event(INFO, "The data of a removed crew was deleted permanently."),
-    "deployment.settings_changed": Event(INFO, "Settings of a crew were changed; they act from the next kickoff on."),
+    "deployment.settings_changed": Event(
+        INFO, "Settings of a crew were changed; those of runs act from the next kickoff on."
+    ),
     "variables.set": Event(INFO, "Variables of a crew were set; they act from the next kickoff on."),
     "secrets.not_read": Event(
         WARNING, "Variables of a crew can't be read from their secret manager; `why` has the reason, never a value."

@@ -36,11 +36,13 @@ class Batch:
     members: Mapping[str, Any]
 
 
-async def read_object(request: Request, *, largest: int, seconds: float) -> dict[str, Any]:
-    """Returns the body, a JSON object. Raises Problem 400, 408 or 413."""
+async def read_object(
+    request: Request, *, largest: int, seconds: float, such_as: str = '{"inputs": {}}'
+) -> dict[str, Any]:
+    """Returns the body, a JSON object. Raises Problem 400, 408 or 413, with an example."""
     body = parse(await read_body(request, largest, seconds))
     if not isinstance(body, dict):
-        raise bad_request(f'The body must be a JSON object such as {{"inputs": {{}}}}, not {_name(body)}.')
+        raise bad_request(f"The body must be a JSON object such as {such_as}, not {_name(body)}.")
     return body
 
 
@@ -152,7 +154,7 @@ def _shortened(text: str) -> str:
 
 def _not_json(error: json.JSONDecodeError) -> Exception:
     if not error.doc.strip():
-        return bad_request('The body is empty. Send a JSON object such as {"inputs": {}}.')
+        return bad_request("The body is empty. Send a JSON object.")
     what = error.msg.lower().removesuffix(" at")
     return bad_request(f"The body is not JSON: {what} at line {error.lineno}, column {error.colno}.")
 

@@ -45,7 +45,7 @@ def settings(
         print_json(answer)
         return
     if body:
-        notify(f"Changed for {slug}, from the next kickoff on: {', '.join(flat(body))}")
+        notify(f"Changed for {slug}: {', '.join(flat(body))}")
         return
     from windlass.projects.options import SETTINGS
 

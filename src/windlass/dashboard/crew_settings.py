@@ -64,7 +64,7 @@ async def change(visit: Visit) -> Response:
             await management.change_settings(slug, patch, visit.actor)
     except BadSettings as error:
         return await _page(visit, error=error, status=BAD)
-    notice = "The settings are saved. They act from the next kickoff on." if patch else "Nothing was changed."
+    notice = "The settings are saved. Those of runs act from the next kickoff on." if patch else "Nothing was changed."
     return visit.redirect(f"/ui/crews/{slug}/settings", notice=notice)
 
 

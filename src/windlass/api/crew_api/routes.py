@@ -137,6 +137,7 @@ SECONDS = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 DELETED = "The kickoff is deleted for good, with its events, journal, files, attempts and task records."
 BINARY, FILE_CONTENT = {"type": "string", "format": "binary"}, "# Tides\n"
+RESUME_EXAMPLE = {"execution_id": EXAMPLE_ID, "task_id": "write_brief", "human_feedback": "", "is_approve": True}
 WAIT = in_query(
     "wait",
     "Seconds to hold the answer, at most, until the kickoff ends or waits for a human.",
@@ -422,14 +423,13 @@ class CrewApi:
         Scope.RUN,
         json_of(ResumeAnswer, {"status": "resumed", "message": "The kickoff goes on.", "kickoff_id": EXAMPLE_ID}),
         errors=(409, 413),
-        body=json_of(
-            ResumeRequest,
-            {"execution_id": EXAMPLE_ID, "task_id": "write_brief", "human_feedback": "", "is_approve": True},
-        ),
+        body=json_of(ResumeRequest, RESUME_EXAMPLE),
         parameters=[idempotency_key("The same answer with the same key succeeds again. Without one it gets 409.")],
     )
     async def resume(self, call: Call) -> Response:
-        body = await read_object(call.request, largest=self.largest_body, seconds=self.request_timeout)
+        body = await read_object(
+            call.request, largest=self.largest_body, seconds=self.request_timeout, such_as=json.dumps(RESUME_EXAMPLE)
+        )
         given = resume_request(body)
         kickoff = await self._find(parse_id(given.execution_id), call.crew, call.token)
         question = await self.approvals.store.question_of(kickoff.id, given.task_id)
@@ -461,7 +461,9 @@ class CrewApi:
         self.rates.take(crew.deployment_id, crew.rate_limit, task)
         if not may_answer(question.approvers, user=None, role=None, kind=WEBHOOK):
             raise no_approver()
-        body = await read_object(request, largest=self.largest_body, seconds=self.request_timeout)
+        body = await read_object(
+            request, largest=self.largest_body, seconds=self.request_timeout, such_as='{"feedback": "approved"}'
+        )
         given = callback_answer(question, body, address_of(request.scope))
         return answer(resume_body(await self.approvals.answer(question, *given)))
 
