@@ -156,8 +156,8 @@ lock: $(STAMPS)/venv  ## pin the dependencies again (ARGS=--upgrade for newer on
 
 # Releases of crewai, each with the day whose packages it is installed with: newer ones of its dependencies break many.
 RELEASES := 0.80.0@2024-11-30 0.100.1@2025-02-01 0.120.1@2025-05-17 0.150.0@2025-07-25 0.186.1@2025-09-12 \
-	0.203.2@2025-11-29 1.0.0@2025-10-22 1.4.1@2025-11-09 1.6.1@2025-12-01 1.9.3@2026-02-02 1.14.4@2026-05-07 \
-	1.15.0@2026-06-30
+	0.203.2@2025-11-29 1.0.0@2025-10-22 1.4.1@2025-11-09 1.6.1@2025-12-01 1.9.3@2026-02-02 1.10.1@2026-03-05 \
+	1.12.2@2026-03-26 1.14.4@2026-05-07 1.14.7@2026-06-15 1.15.0@2026-06-30
 
 lock-versions: $(STAMPS)/venv  ## pin the environments with older releases of crewai again
 	set -e; for one in $(RELEASES); do \

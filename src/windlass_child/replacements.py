@@ -69,6 +69,8 @@ NAMES = {
     "crewai.agents.agent_executor:AgentExecutor.invoke": Name((HUMAN,), "human_input"),
     "crewai.agents.agent_executor:AgentExecutor.invoke_async": Name((HUMAN,), "human_input"),
     "crewai.agents.agent_builder.base_agent_executor_mixin:CrewAgentExecutorMixin._ask_human_input": Name((HUMAN,)),
+    "crewai:Agent._execute_with_timeout": Name((HUMAN,)),
+    "crewai:Agent._aexecute_with_timeout": Name((HUMAN,)),
     "crewai.flow.flow:Flow._collapse_to_outcome": Name((HUMAN,)),
     "builtins:input": Name((HUMAN,), stays=True),
     "crewai:Crew.*": Name((LOAD,), "import_guard"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from projects_for_tests.asking import MODES, kickoff_in
 from projects_for_tests.crews import started
 from projects_for_tests.interrupted import kickoff_of_crew, kickoff_of_function, restored_tasks
 from windlass_child.protocol.messages import (
@@ -119,27 +120,10 @@ class Work:
 
 IN_ORDER = "a, b, c"
 
-MODES = {
-    "kickoff": "crew().kickoff()",
-    "for each": "crew().kickoff_for_each([{}])[0]",
-    "akickoff": "asyncio.run(crew().akickoff())",
-    "kickoff_async": "asyncio.run(crew().kickoff_async())",
-    "stream": "results_of(crew(stream=True).kickoff())",
-    "async task": "crew(async_execution=True).kickoff()",
-    "async task last": "crew(async_execution=True, names='ab').kickoff()",
-    "akickoff of an async task": "asyncio.run(crew(async_execution=True).akickoff())",
-    "max_execution_time": "crew(agent=one(max_execution_time=60)).kickoff()",
-    "akickoff with max_execution_time": "asyncio.run(crew(agent=one(max_execution_time=60)).akickoff())",
-    "hierarchical": "crew(manager_llm=Counted(model='counted'), process='hierarchical').kickoff()",
-    "in a thread": "ThreadPoolExecutor(1).submit(crew().kickoff).result()",
-    "in a task": "Crew(agents=[one()], tasks=[Task(name='o', description='[o]', expected_output='x', agent=one(), "
-    "guardrail=lambda output: (True, str(crew().kickoff())))]).kickoff()",
-}
-
 
 @pytest.mark.parametrize("mode", MODES)
 def test_each_way_to_run_a_crew_pauses_once(zygote: DrivenZygote, tmp_path: Path, mode: str) -> None:
-    kickoff = kickoff_of_function(zygote, tmp_path, f"{WAYS}\n\ndef run():\n    return str({MODES[mode]})\n")
+    kickoff = kickoff_in(zygote, tmp_path, mode)
     asked = kickoff.paused()
     assert asked.draft == "b of attempt 1"
     kickoff.answer(asked, "again [b]")
@@ -153,23 +137,6 @@ def test_each_way_to_run_a_crew_pauses_once(zygote: DrivenZygote, tmp_path: Path
     assert [one.code for one in last.talk.of(Warned)] == []
     starts = [(one.name, one.position) for child in kickoff.attempts for one in child.talk.of(TaskStarted)]
     assert len({position for name, position in starts if name == "b"}) == 1, "it keeps its task record"
-
-
-WAYS = """
-from concurrent.futures import ThreadPoolExecutor
-
-
-def crew(agent=None, async_execution=False, names="abc", **fields):
-    agent = agent or one()
-    asks = {"b": {"human_input": True, "async_execution": async_execution}}
-    return Crew(agents=[agent], tasks=[step(name, agent, **asks.get(name, {})) for name in names], **fields)
-
-
-def results_of(stream):
-    for _ in stream:
-        pass
-    return stream.result
-"""
 
 
 PARALLEL = """
@@ -222,6 +189,42 @@ def test_a_question_waits_for_tasks_beside_it_and_other_questions_follow(
     assert len(kickoff.noted("finished")) == 1
     assert {name: kickoff.calls[name] for name in "abc"} == {"a": 1, "b": 1, "c": 1}
     assert last.talk.of(Warned) == []
+
+
+def test_the_wait_for_a_task_beside_a_question_is_not_in_the_time_of_the_agent(
+    zygote: DrivenZygote, tmp_path: Path
+) -> None:
+    code = PARALLEL.replace("time.sleep(1)", "time.sleep(5)")
+    code = code.replace("name: one() for", "name: one(max_execution_time=None if name == 'b' else 3) for")
+    run = "\n\ndef run():\n    return str(crew(*'abd').kickoff())\n"
+    kickoff = kickoff_of_function(zygote, tmp_path, code + run)
+    kickoff.answer(kickoff.paused())
+    assert isinstance(kickoff.attempt().answer(), Succeeded)
+    assert kickoff.calls == {"a": 1, "b": 1, "d": 1}
+
+
+@pytest.mark.parametrize("run", ["crew.kickoff()", "asyncio.run(crew.akickoff())"])
+def test_an_agent_that_takes_too_long_fails_before_it_asks(zygote: DrivenZygote, tmp_path: Path, run: str) -> None:
+    kickoff = kickoff_of_function(zygote, tmp_path, SLOW + f"    return str({run})\n")
+    failure = kickoff.attempt().failure()
+    assert "Task 'Do [b]' execution timed out after 1 seconds. Consider increasing" in failure.message
+
+
+SLOW = """
+class Slow(Counted):
+    def call(self, messages, *arguments, **named):
+        time.sleep(3)
+        return super().call(messages)
+
+    async def acall(self, messages, *arguments, **named):
+        await asyncio.sleep(3)
+        return await super().acall(messages)
+
+
+def run():
+    agent = worker(llm=Slow(model="slow"), max_execution_time=1)
+    crew = Crew(agents=[agent], tasks=[step("b", agent, human_input=True)])
+"""
 
 
 def test_a_question_without_an_answer_is_asked_again_without_a_model_call(zygote: DrivenZygote, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from projects_for_tests.crews import flow_project
-from projects_for_tests.interrupted import MODEL, Kickoff, kickoff_of_function
+from projects_for_tests.asking import ASKS, BASE, BOTH, NESTED, REVIEW, ROUNDS, kickoff_of_flow
+from projects_for_tests.interrupted import Kickoff, kickoff_of_function
 from projects_for_tests.making import written
 from projects_for_tests.model_server import ModelServer
 from windlass_child.protocol.messages import Abort, Asked, Event, ModelCalled, Project, Succeeded, Tokens, Warned
@@ -19,26 +19,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("crewai")
 
-BASE = '''
-from datetime import datetime
-from pydantic import BaseModel
-from crewai.flow.human_feedback import human_feedback
-
-
-class Base(Flow):
-    _skip_auto_memory = True
-
-
-def run_step(step):
-    """One call of the model."""
-    return Counted(model="counted").call(f"[{step}]").partition("Final Answer: ")[2]
-'''
-
-
-def kickoff_of_flow(zygote: DrivenZygote, folder: Path, code: str) -> Kickoff:
-    project = flow_project(folder / "project", MODEL + BASE + code)
-    return Kickoff(zygote, Project("flow", str(project), "main"), folder)
-
 
 def types(child: DrivenChild) -> list[str]:
     return [event.type for event in child.talk.of(Event)]
@@ -46,29 +26,6 @@ def types(child: DrivenChild) -> list[str]:
 
 def warned(child: DrivenChild) -> list[str]:
     return [one.code for one in child.talk.of(Warned)]
-
-
-REVIEW = """
-class Review(Base):
-    @start()
-    def plan(self):
-        self.state["seen"] = ["plan"]
-        return run_step("plan")
-
-    @listen(plan)
-    @human_feedback(message="Publish this?", emit=["approved", "not_approved"], llm=Counted(model="counted"))
-    def draft(self, planned):
-        self.state["seen"].append("draft")
-        return {"text": run_step("draft"), "at": datetime(2026, 1, 2)}
-
-    @listen("approved")
-    def publish(self, result):
-        return ["published", result.output["text"], result.output["at"].year, self.state["seen"], result.feedback]
-
-    @listen("not_approved")
-    def discard(self, result):
-        return ["discarded", result.feedback]
-"""
 
 
 @pytest.mark.parametrize(
@@ -172,30 +129,6 @@ def test_three_rounds_take_only_the_chosen_branch(zygote: DrivenZygote, tmp_path
     assert warned(last) == []
 
 
-ROUNDS = """
-class State(BaseModel):
-    rounds: int = 0
-
-
-class Rounds(Flow[State]):
-    _skip_auto_memory = True
-
-    @start()
-    def begin(self):
-        return run_step("begin")
-
-    @listen(or_(begin, "again"))
-    @human_feedback(message="Well?", emit=["again", "done"], llm=Counted(model="counted"))
-    def judge(self):
-        self.state.rounds += 1
-        return run_step(f"round{self.state.rounds}")
-
-    @listen("done")
-    def end(self, result):
-        return [self.state.rounds, result.output]
-"""
-
-
 def test_joins_fire_after_a_pause_and_methods_beside_it_are_not_run_again(zygote: DrivenZygote, tmp_path: Path) -> None:
     kickoff = kickoff_of_flow(zygote, tmp_path, JOINED)
     asked = kickoff.paused()
@@ -246,24 +179,6 @@ def test_methods_side_by_side_ask_one_after_the_other(zygote: DrivenZygote, tmp_
     assert sorted(str(one.method) for one in asked) == ["left", "right"]
     assert kickoff.calls == {"left": 1, "right": 1}
     assert warned(last) == []
-
-
-BOTH = """
-class Both(Base):
-    @start()
-    @human_feedback(message="Left?")
-    async def left(self):
-        return run_step("left")
-
-    @start()
-    @human_feedback(message="Right?")
-    def right(self):
-        return run_step("right")
-
-    @listen(and_(left, right))
-    def join(self):
-        return {one.method_name: one.feedback for one in sorted(self.human_feedback_history, key=str)}
-"""
 
 
 def test_a_killed_attempt_after_an_answer_does_not_ask_again(zygote: DrivenZygote, tmp_path: Path) -> None:
@@ -339,15 +254,6 @@ def test_flow_ask_waits_for_its_answer(zygote: DrivenZygote, tmp_path: Path) -> 
     assert again.answer() == Succeeded("Rye at noon")
 
 
-ASKS = """
-class Asks(Base):
-    @start()
-    def begin(self):
-        harbour = self.ask("Which harbour?")
-        return f"{harbour} at {self.ask(f'When at {harbour}?')}"
-"""
-
-
 def test_a_run_that_waits_for_a_person_is_stopped(zygote: DrivenZygote, tmp_path: Path) -> None:
     kickoff = kickoff_of_flow(zygote, tmp_path, ASKS)
     child = kickoff.attempt()
@@ -374,20 +280,6 @@ def test_a_crew_in_a_method_pauses_the_flow(zygote: DrivenZygote, tmp_path: Path
     assert last.answer() == Succeeded("b of attempt 1")
     assert kickoff.calls == {"plan": 1, "a": 1, "b": 1}
     assert warned(last) == []
-
-
-NESTED = """
-class Nested(Base):
-    @start()
-    def plan(self):
-        return run_step("plan")
-
-    @listen(plan)
-    async def work(self):
-        agent = one()
-        crew = Crew(agents=[agent], tasks=[step("a", agent), step("b", agent, human_input=True)])
-        return str(await crew.akickoff())
-"""
 
 
 def test_a_flow_in_a_function_waits_for_its_answer(zygote: DrivenZygote, tmp_path: Path) -> None:

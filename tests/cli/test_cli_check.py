@@ -475,9 +475,16 @@ def test_questions_for_which_a_process_waits_are_told(
     assert {one.level for one in found} <= {Level.WARNING}
 
 
-def test_a_replaced_method_that_crewai_does_not_call_is_told(check: Checker, tmp_path: Path) -> None:
-    patch = "\n\nclass Old:\n    pass\n\n\nOld._ask_human_input = lambda self, draft: ''\n"
-    (found,) = check(crew(tmp_path, CREW + patch))
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "Agent._ask_human_input = lambda self, draft: ''",
+        "setattr(Agent, '_ask_human_input', lambda self, draft: '')",
+        "unittest.mock.patch.object(Agent, '_ask_human_input', create=True).start()",
+    ],
+)
+def test_a_replaced_method_that_crewai_does_not_call_is_told(check: Checker, tmp_path: Path, patch: str) -> None:
+    (found,) = check(crew(tmp_path, f"{CREW}\n\nimport unittest.mock\nfrom crewai import Agent\n\n{patch}\n"))
     assert (found.code, found.level, found.file) == ("own_question_ignored", Level.WARNING, "crew.py")
 
 

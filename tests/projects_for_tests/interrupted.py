@@ -17,9 +17,11 @@ from windlass_child.protocol.messages import (
     Answered,
     Asked,
     Event,
+    Failed,
     JournalAppend,
     JournalReplay,
     Project,
+    Succeeded,
     TaskEnded,
 )
 
@@ -183,6 +185,15 @@ class Kickoff:
         asked = self._zygote.until(lambda: child.talk.of(Asked)[number - 1 :])[0]
         assert asked.waits
         return asked
+
+    def next_of(self, child: DrivenChild, number: int) -> Asked | Succeeded | Failed:
+        """The question of the attempt after `number` others, or its end."""
+
+        def found() -> list[Asked | Succeeded | Failed]:
+            ends = [one for one in child.talk.messages if isinstance(one, Succeeded | Failed)]
+            return [*child.talk.of(Asked)[number:], *ends]
+
+        return self._zygote.until(found)[0]
 
     def answer(self, asked: Asked, feedback: str = "", *, approved: bool | None = None) -> None:
         """Answers a question: with an approval if there are no words."""

@@ -19,6 +19,7 @@ FLOWS = ("flow", "declarative_flow")
 FLOW_MARKS = {"start", "listen", "router", "human_feedback"}
 OBJECTS = {"self", "flow"}
 """The names by which code of a flow calls its flow."""
+ASK = "_ask_human_input"
 INSTEAD = "Use @human_feedback on a method of the project's own flow: its kickoff holds no process while it waits."
 
 
@@ -28,7 +29,7 @@ def findings(project: Project, code: Code) -> Iterator[Found]:
             if isinstance(node, ast.ClassDef):
                 yield from in_class(node, path, project, code)
             elif replaces_ask(node):
-                yield from ignored(code.named(path), node.lineno)  # type: ignore[attr-defined]  # it is a statement
+                yield ignored(code.named(path), node.lineno)  # type: ignore[attr-defined]  # it is a statement
 
 
 def in_class(node: ast.ClassDef, path: Path, project: Project, code: Code) -> Iterator[Found]:
@@ -52,19 +53,31 @@ def asks(node: ast.AST) -> bool:
 
 
 def replaces_ask(node: ast.AST) -> bool:
-    """Returns whether this sets the method by which old releases of crewai ask a person."""
-    targets = node.targets if isinstance(node, ast.Assign) else []
-    return any(isinstance(one, ast.Attribute) and one.attr == "_ask_human_input" for one in targets)
+    """Returns whether this sets the method by which old releases of crewai ask a person, on a class that it names."""
+    if isinstance(node, ast.Assign):
+        return any(isinstance(one, ast.Attribute) and one.attr == ASK and is_ignored(one.value) for one in node.targets)
+    if not isinstance(node, ast.Call) or len(node.args) < 2:  # noqa: PLR2004 - the object and the name of setattr
+        return False
+    is_setattr = (node.func.id if isinstance(node.func, ast.Name) else "") == "setattr"
+    is_patch = (node.func.attr if isinstance(node.func, ast.Attribute) else "") in ("setattr", "object")
+    name = node.args[1]
+    return (
+        (is_setattr or is_patch) and isinstance(name, ast.Constant) and name.value == ASK and is_ignored(node.args[0])
+    )
+
+
+def is_ignored(owner: ast.expr) -> bool:
+    """Returns whether the installed crewai never calls the method of this class. No release calls it of an agent."""
+    from windlass_child.crewai.persons import ASKS_IN_EXECUTOR
+
+    return not ASKS_IN_EXECUTOR or (isinstance(owner, ast.Name) and owner.id == "Agent")
 
 
 def alive(what: str, file: str, line: int) -> Found:
     return warning("waits_alive", f"{what}: the process of a kickoff waits for the answer.", file, line, INSTEAD)
 
 
-def ignored(file: str, line: int) -> Iterator[Found]:
-    from windlass_child.crewai.persons import ASKS_IN_EXECUTOR
-
-    if not ASKS_IN_EXECUTOR:
-        words = "the code replaces _ask_human_input, which the installed crewai does not call."
-        hint = "Set a provider by crewai.core.providers.human_input.set_provider, or remove it: the server asks then."
-        yield warning("own_question_ignored", words, file, line, hint)
+def ignored(file: str, line: int) -> Found:
+    words = "the code replaces _ask_human_input, which the installed crewai does not call."
+    hint = "Set a provider by crewai.core.providers.human_input.set_provider, or remove it: the server asks then."
+    return warning("own_question_ignored", words, file, line, hint)

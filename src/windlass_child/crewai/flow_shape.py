@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from crewai.flow.flow import Flow
 from pydantic import BaseModel
 
+from windlass_child.crewai.features import has, has_fields, optional
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -21,7 +23,10 @@ MARKS = ("__is_flow_method__", "__is_start_method__", "__trigger_methods__", "__
 GIVES_EVENT = "tuple" in str(inspect.signature(Flow._execute_method).return_annotation)  # noqa: SLF001 - as the journal
 """Whether the engine gets the output of a method with the id of an event, or the output alone."""
 
-KEEPS_NAMES = hasattr(Flow, "flow_definition")
+DESCRIBES = has_fields(optional("crewai.flow.flow_definition:FlowMethodDefinition"), "description")
+"""Whether definitions of flows have the descriptions of methods. Those of crewai 1.14.5 to 1.14.7 have none."""
+
+KEEPS_NAMES = has("crewai.flow.runtime._outputs")
 """Whether the engine stores the outputs of methods with the names of the methods."""
 
 ASKS_APART = hasattr(Flow, "_run_human_feedback_step")
@@ -30,7 +35,7 @@ ASKS_APART = hasattr(Flow, "_run_human_feedback_step")
 
 @dataclass
 class Method:
-    """A method of a flow of a crewai that has no flow definitions. The members are those of its definitions."""
+    """A method of a flow, with the members that crewai's definitions of methods have."""
 
     description: str | None
     is_start: bool
@@ -44,18 +49,32 @@ class Shape:
 
 
 def shape_of(flow_class: Any) -> Any:
-    """Returns crewai's definition of a flow class, or the same members where this crewai has no definitions."""
-    if hasattr(flow_class, "flow_definition"):
-        return flow_class.flow_definition()
-    found = {name: value for name, value in vars(flow_class).items() if any(hasattr(value, mark) for mark in MARKS)}
-    return Shape({name: method_of(value) for name, value in found.items()})
+    """Returns crewai's definition of a flow class, or the same members where this crewai does not define all."""
+    if not hasattr(flow_class, "flow_definition"):
+        return Shape({name: method_of(value) for name, value in vars(flow_class).items() if is_marked(value)})
+    definition = flow_class.flow_definition()
+    if DESCRIBES:
+        return definition
+    methods = {
+        name: Method(summary(getattr(flow_class, name, None)), one.is_start, one.human_feedback)
+        for name, one in definition.methods.items()
+    }
+    return Shape(methods, definition.conversational)
+
+
+def is_marked(value: Any) -> bool:
+    return any(hasattr(value, mark) for mark in MARKS)
 
 
 def method_of(marked: Any) -> Method:
-    text = (getattr(marked, "__doc__", None) or "").strip().split("\n", 1)[0].strip()
     return Method(
-        text or None, hasattr(marked, "__is_start_method__"), getattr(marked, "__human_feedback_config__", None)
+        summary(marked), hasattr(marked, "__is_start_method__"), getattr(marked, "__human_feedback_config__", None)
     )
+
+
+def summary(method: Any) -> str | None:
+    """Returns the first line of the docstring."""
+    return (getattr(method, "__doc__", None) or "").strip().split("\n", 1)[0].strip() or None
 
 
 def state_of(flow: Any) -> Any:

@@ -11,6 +11,7 @@ import contextvars
 import json
 from typing import TYPE_CHECKING, Any
 
+from windlass_child.crewai.agent_limits import Waits, limits_without_waits
 from windlass_child.crewai.events import forward
 from windlass_child.crewai.features import first_of, has, optional
 from windlass_child.crewai.flow_shape import state_of
@@ -63,6 +64,7 @@ class Person:
         self._report = report
         self._questions = report.questions
         self._follower = follower
+        self.waits = Waits()
 
     def setup_messages(self, context: Any) -> bool:
         """Begins the executor of an agent with the conversation of an earlier attempt and the person's words."""
@@ -142,16 +144,17 @@ class Person:
 
     def ask_in_executor(self, executor: Any, draft: Any) -> str:
         """Asks for the feedback on a task's result in a release without providers, which takes "" for an approval."""
-        context = executor
-        given = driven(self._questions.wait(self._question(context, str(draft))))
+        with self.waits.of(executor.task):
+            given = driven(self._questions.wait(self._question(executor, str(draft))))
         return "" if given.approved else in_words(given)
 
     def _judged(self, answer: Any, context: Any) -> Generator[None, None, Answered]:
         question = self._question(context, text_of_answer(answer), kept(answer, context))
         dialog = self._dialog(context.task)
-        if PAUSES and dialog is not None:
-            yield from self._questions.pause(question)
-        return (yield from self._questions.wait(question))
+        with self.waits.of(context.task):
+            if PAUSES and dialog is not None:
+                yield from self._questions.pause(question)
+            return (yield from self._questions.wait(question))
 
     def _question(self, context: Any, draft: str, held: Any = None) -> Question:
         task, dialog = context.task, self._dialog(context.task) if PAUSES else None
@@ -261,6 +264,7 @@ def standing_for_persons(person: Person) -> Iterator[None]:
                 stack.enter_context(replaced(f"{EXECUTOR}.{name}", make(person)))
         if ASKS_IN_EXECUTOR and optional(ASK).__module__.startswith("crewai."):
             stack.enter_context(replaced(ASK, lambda ask: asking(person, ask)))
+        stack.enter_context(limits_without_waits(person.waits))
         if COLLAPSES:
             stack.enter_context(replaced(COLLAPSE, exact_first))
         for name in PROVIDERS:
