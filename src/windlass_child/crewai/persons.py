@@ -51,6 +51,12 @@ COLLAPSES = has(COLLAPSE)
 PAUSES = has("crewai.hooks:HookAborted") and has(f"{EXECUTOR}._complete_feedback") and human_input is not None
 """Whether a task can go on with an answer in another process. In older releases the process waits for the answer."""
 
+FEEDBACK = (
+    "User feedback: {feedback}\nInstructions: Use this feedback to enhance the next output iteration.\n"
+    "Note: Do not respond or add commentary."
+)
+"""crewai's own words (`feedback_instructions`), for releases whose executor does not add them."""
+
 WAITS_ALIVE = "waits_alive"
 """The code of the warning for a question for which the process waits."""
 APPROVED, REJECTED = "approved", "rejected"
@@ -84,7 +90,7 @@ class Person:
             return human_input.SyncHumanInputProvider().handle_feedback(answer, context)
         while not (given := driven(self._judged(answer, context))).approved:
             context.messages += reply(context, text_of_answer(answer), given)
-            answer = context._invoke_loop()  # noqa: SLF001 - a provider's own work
+            answer = gone_on(context)
         return answer
 
     async def handle_feedback_async(self, answer: Any, context: Any) -> Any:
@@ -92,7 +98,7 @@ class Person:
             return await human_input.SyncHumanInputProvider().handle_feedback_async(answer, context)
         while not (given := await driven_meanwhile(self._judged(answer, context))).approved:
             context.messages += reply(context, text_of_answer(answer), given)
-            answer = await context._ainvoke_loop()  # noqa: SLF001 - as above
+            answer = await gone_on_async(context)
         return answer
 
     def request_feedback(self, context: Any, flow: Any) -> str:
@@ -221,8 +227,46 @@ def kept(answer: Any, context: Any) -> dict[str, Any]:
 
 def reply(context: Any, draft: str, answer: Answered) -> list[Any]:
     """Returns the messages that follow a draft: crewai itself leaves the draft out, which the model must see."""
-    feedback = context._format_feedback_message(in_words(answer))  # noqa: SLF001 - a provider's own work
+    words = in_words(answer)
+    if hasattr(context, "_format_feedback_message"):
+        feedback = context._format_feedback_message(words)  # noqa: SLF001 - a provider's own work
+    else:
+        feedback = {"role": "user", "content": FEEDBACK.format(feedback=words)}
     return [{"role": "assistant", "content": draft}, feedback]
+
+
+def gone_on(context: Any) -> Any:
+    """Lets the agent work on with its conversation. Returns its new result."""
+    if hasattr(context, "_invoke_loop"):
+        return context._invoke_loop()  # noqa: SLF001 - a provider's own work
+    begin_again(context)
+    context.kickoff()
+    return result_of(context)
+
+
+async def gone_on_async(context: Any) -> Any:
+    if hasattr(context, "_ainvoke_loop"):
+        return await context._ainvoke_loop()  # noqa: SLF001 - as above
+    begin_again(context)
+    await context.kickoff_async()
+    return result_of(context)
+
+
+def begin_again(context: Any) -> None:
+    """Resets the executor of crewai 1.14.5 to 1.15.1 except for its conversation. It has no method for feedback: crewai
+    would fail there, and begin the task again without the words of the person.
+    """
+    fresh = type(context._state)()  # noqa: SLF001 - the object behind a proxy
+    for name in set(type(fresh).model_fields) - {"id", "messages", "ask_for_human_input"}:
+        setattr(context.state, name, getattr(fresh, name))
+    context._finalize_called = False  # noqa: SLF001 - as its method `invoke` does
+
+
+def result_of(context: Any) -> Any:
+    answer = context.state.current_answer
+    if not isinstance(answer, AgentFinish):
+        raise RuntimeError("Agent execution ended without reaching a final answer.")  # noqa: TRY004 - crewai's own exception
+    return answer
 
 
 def finished(executor: Any, draft: str, held: Any) -> Any:
