@@ -27,7 +27,12 @@ OF_OBJECTS = {
     | {"telemetry.ready", "telemetry.trace_set"},
     "crewai/guard.py": {"Aborted.__module__", "report.questions.abort"},
     "crewai/inputs.py": {"found.setdefault(name, Input(name, required=False)).default"},
-    "crewai/persons.py": {"context.messages", "executor.state.messages"},  # as crewai's own provider does
+    "crewai/persons.py": {
+        "context._finalize_called",
+        "context.messages",
+        "executor.state.messages",
+        "setattr(context.state, name, getattr(fresh, name))",
+    },  # as crewai's own provider does
     "crewai/prewarm.py": {
         "receiver.journal",
         "setattr(llm, name, OpenAI(api_key='none', base_url=ADDRESS, http_client=client))",
