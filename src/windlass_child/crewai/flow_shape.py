@@ -24,7 +24,7 @@ GIVES_EVENT = "tuple" in str(inspect.signature(Flow._execute_method).return_anno
 """Whether the engine gets the output of a method with the id of an event, or the output alone."""
 
 DESCRIBES = has_fields(optional("crewai.flow.flow_definition:FlowMethodDefinition"), "description")
-"""Whether definitions of flows have the descriptions of methods. Those of crewai 1.14.5 to 1.14.7 have none."""
+"""Whether definitions of flows have the descriptions of methods. Those of crewai 1.14.7 have none."""
 
 KEEPS_NAMES = has("crewai.flow.runtime._outputs")
 """Whether the engine stores the outputs of methods with the names of the methods."""
