@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,7 +52,7 @@ def main() -> None:
 def warm() -> None:
     enter(Path.cwd())
     prewarm = import_module("windlass_child.crewai.prewarm")
-    prewarm.kick_off()
+    prewarm.kick_off(lambda *_: nullcontext())  # as a run's, but for what Windlass adds
     prewarm.stop_threads()
     gc.collect()
     gc.freeze()
