@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from windlass_child.protocol.messages import Answered
 
 human_input = optional("crewai.core.providers.human_input")
+Texts = optional("crewai.utilities.i18n:I18N")
 flow_config = optional("crewai.flow.flow_config:flow_config")
 AgentFinish = first_of("crewai.agents.parser:AgentFinish")
 FlowPaused = optional("crewai.events.types.flow_events:FlowPausedEvent")
@@ -50,12 +51,6 @@ COLLAPSES = has(COLLAPSE)
 
 PAUSES = has("crewai.hooks:HookAborted") and has(f"{EXECUTOR}._complete_feedback") and human_input is not None
 """Whether a task can go on with an answer in another process. In older releases the process waits for the answer."""
-
-FEEDBACK = (
-    "User feedback: {feedback}\nInstructions: Use this feedback to enhance the next output iteration.\n"
-    "Note: Do not respond or add commentary."
-)
-"""crewai's own words (`feedback_instructions`), for releases whose executor does not add them."""
 
 WAITS_ALIVE = "waits_alive"
 """The code of the warning for a question for which the process waits."""
@@ -231,7 +226,7 @@ def reply(context: Any, draft: str, answer: Answered) -> list[Any]:
     if hasattr(context, "_format_feedback_message"):
         feedback = context._format_feedback_message(words)  # noqa: SLF001 - a provider's own work
     else:
-        feedback = {"role": "user", "content": FEEDBACK.format(feedback=words)}
+        feedback = {"role": "user", "content": Texts().slice("feedback_instructions").format(feedback=words)}
     return [{"role": "assistant", "content": draft}, feedback]
 
 
