@@ -108,20 +108,20 @@ async def windlass(port: int) -> None:
     from windlass import config, log
     from windlass.kickoffs.manifest import Manifest, TaskDefinition
     from windlass.store.deployments import DeploymentStore
-    from windlass.wiring.services import Services
+    from windlass.wiring.http import start_http
+    from windlass.wiring.shared import Shared
 
     log.configure("text", "ERROR")
     settings = config.load().model_copy(update={"port": port})
     tasks = tuple(TaskDefinition(name, uuid.uuid4().hex, name, "Clerk") for name in ("find", "write", "check"))
     schema = {"type": "object", "properties": {"topic": {}, "audience": {}}, "required": ["topic", "audience"]}
     async with AsyncExitStack() as stack:
-        services = Services(settings, stack, lambda _: None)
-        infrastructure = await services.start_infrastructure()
-        deployment = await DeploymentStore(infrastructure.database).register(
+        shared = await Shared.open(settings, stack, lambda _: None)
+        deployment = await DeploymentStore(shared.database).register(
             "bench", digest="0", source={"kind": "crew"}, manifest=Manifest("crew", "bench", schema, tasks)
         )
-        tokens = await infrastructure.tokens.show(deployment)
-        await services.start_http("bench")
+        tokens = await shared.infrastructure.tokens.show(deployment)
+        await start_http(shared, "bench")
         gc.freeze()
         print(json.dumps({"token": tokens.organization.reveal()}), flush=True)
         await asyncio.Event().wait()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PID_BYTES = 8
 LARGEST = 1 << 16
 """Bytes of a request, and of what is typed into a command: as many as a pipe holds."""
-MODULES = ("windlass.wiring.services", "windlass.client.crews", "windlass.client.control")
+MODULES = ("windlass.wiring.http", "windlass.wiring.work", "windlass.client.crews", "windlass.client.control")
 Answer = tuple[int, bytes, bytes]
 
 

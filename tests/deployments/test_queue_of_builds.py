@@ -21,7 +21,7 @@ from windlass.projects.uv import Builder
 from windlass.projects.virtual_environments import pausing, wait_for_lock
 from windlass.store.builds import JOB, LANES
 from windlass.store.side_jobs import SideJob, SideJobs
-from windlass.wiring.services import BUILDS_AT_ONCE
+from windlass.wiring.work import BUILDS_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

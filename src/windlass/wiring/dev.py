@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 from windlass import log
 from windlass.aio import cancelled
 from windlass.api.crew_api.welcome import welcome
+from windlass.api.server import check_free
 from windlass.deployments.environment import without_ours
 from windlass.deployments.registration import read_project
 from windlass.deployments.resolution import DevVariables
@@ -24,11 +25,15 @@ from windlass.projects import ServedCode, glance
 from windlass.store.deployments import DeploymentStore
 from windlass.store.variables import VariableStore
 from windlass.wiring.crews import dev_environments, interpreters_of_command, notify_passed_variables
+from windlass.wiring.http import start_http
 from windlass.wiring.process import run_until_shutdown
 from windlass.wiring.reloading import Reloading
+from windlass.wiring.shared import Shared
+from windlass.wiring.work import start_builds, start_runner, start_side_jobs, start_worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AsyncExitStack
 
     from windlass.access.tokens import ShownTokens
     from windlass.config import Settings
@@ -37,8 +42,8 @@ if TYPE_CHECKING:
     from windlass.lifecycle.worker_config import Observer
     from windlass.projects import Interpreters
     from windlass.store.deployments import Deployment
+    from windlass.wiring.http import Http
     from windlass.wiring.infrastructure import Infrastructure, Notify
-    from windlass.wiring.services import Services
 
 LAST_LINE = "\nCtrl-C stops it; accepted kickoffs wait for the next start."
 
@@ -70,34 +75,34 @@ def dev(settings: Settings, projects: Sequence[Path], shown: Shown, python: str 
     signal.
     """
 
-    async def compose(services: Services) -> None:
-        await _serve_projects(services, projects, shown, interpreters_of_command(python))
+    async def compose(stack: AsyncExitStack) -> Shared:
+        return await _serve_projects(settings, stack, projects, shown, interpreters_of_command(python))
 
-    return run_until_shutdown(settings, compose, shown.notify, for_person=shown.tokens)
+    return run_until_shutdown(compose, shown.notify, for_person=shown.tokens)
 
 
 async def _serve_projects(
-    services: Services, projects: Sequence[Path], shown: Shown, interpreters: Interpreters
-) -> None:
-    settings, stack, notify = services.settings, services.stack, shown.notify
+    settings: Settings, stack: AsyncExitStack, projects: Sequence[Path], shown: Shown, interpreters: Interpreters
+) -> Shared:
+    notify = shown.notify
     # a person reads the lines of `notify`, which the log would repeat
     shown.log_as(settings, "WARNING" if shown.tokens else settings.log_level)
     alone = len(projects) == 1
     given = _read_projects(projects, notify, interpreters)
-    services.check_address()
-    infrastructure = await services.start_infrastructure()
-    store, code = DeploymentStore(infrastructure.database), ServedCode()
+    check_free(settings.host, settings.port)
+    shared = await Shared.open(settings, stack, notify)
+    store, code = DeploymentStore(shared.database), ServedCode()
     given = await _named(store, given, notify)
     notifies = {one.slug: notify if alone else partial(_notify_of, notify, one.slug) for one in given}
     for one in given:
         notifies[one.slug](f"crews run in {one.chosen}")
     seen = [glance(one.root, one.recognised.options.ignore) for one in given]
-    runner = await services.start_runner()
+    runner = await start_runner(shared)
     notify_passed_variables(settings, notify)
     environments = await dev_environments(
-        settings, services.resolver, {one.root: notifies[one.slug] for one in given}, stack, notify
+        settings, shared.resolver, {one.root: notifies[one.slug] for one in given}, stack, notify
     )
-    variables = DevVariables(store, VariableStore(infrastructure.database), services.resolver)
+    variables = DevVariables(store, VariableStore(shared.database), shared.resolver)
     await refuse_deployed(store, given)
     crews = [
         Reloading(
@@ -113,25 +118,26 @@ async def _serve_projects(
         for one, files in zip(given, seen, strict=True)
     ]
     # before any load and any run: providers fetch the issuer's keys from it
-    address = await services.start_http(given[0].slug if alone else None, worker_follows=True)
+    http = await start_http(shared, given[0].slug if alone else None, worker_follows=True)
     deployments = await _load_all(crews, alone=alone)
-    await services.start_side_jobs()
-    await services.start_builds(runner, environments)
+    await start_side_jobs(shared)
+    await start_builds(shared, runner, environments)
     roots = [one.root for one in given]
-    await services.start_worker(
-        runner, environments, observers=shown.observers, given=roots, interpreters=interpreters, code=code
+    await start_worker(
+        shared, runner, environments, observers=shown.observers, given=roots, interpreters=interpreters, code=code
     )
     stack.callback(settings.address_file.unlink, missing_ok=True)
     slugs = "".join(f"{one.slug}\n" for one in given)
-    write_whole(settings.address_file, f"{address}\n{slugs}", 0o644)
-    await _show_dashboard(services, shown)
+    write_whole(settings.address_file, f"{http.address}\n{slugs}", 0o644)
+    await _show_dashboard(http, shown, is_local=is_loopback(settings.host))
     for deployment in deployments:
-        base_url = address if alone else f"{address}/crews/{deployment.slug}"
-        await _greet(base_url, infrastructure, deployment, shown)
+        base_url = http.address if alone else f"{http.address}/crews/{deployment.slug}"
+        await _greet(base_url, shared.infrastructure, deployment, shown)
     notify(LAST_LINE)
     shown.log_as(settings, settings.log_level)
     for crew in crews:
         stack.push_async_callback(cancelled, asyncio.create_task(crew.watch()))
+    return shared
 
 
 async def _environment(
@@ -238,13 +244,12 @@ def startup_banner(base_url: str, deployment: Deployment, tokens: ShownTokens | 
     return ["", f"The crew {deployment.slug} is served.", "", *welcome(base_url, schema, shown)]
 
 
-async def _show_dashboard(services: Services, shown: Shown) -> None:
+async def _show_dashboard(http: Http, shown: Shown, *, is_local: bool) -> None:
     """Prints the link that signs a person in. Only a terminal gets it: a log would keep it."""
-    is_local = is_loopback(services.settings.host)
-    if shown.tokens and (is_local or await services.dashboard.sessions.needs_link()):
-        shown.notify(f"\nDashboard: {await services.sign_in_link()}\n  The link signs you in once, within 30 minutes.")
+    if shown.tokens and (is_local or await http.dashboard.sessions.needs_link()):
+        shown.notify(f"\nDashboard: {await http.sign_in_link()}\n  The link signs you in once, within 30 minutes.")
     else:
-        shown.notify(f"\nDashboard: {services.dashboard.server_url}/ui/")
+        shown.notify(f"\nDashboard: {http.dashboard.server_url}/ui/")
 
 
 async def _greet(base_url: str, infrastructure: Infrastructure, deployment: Deployment, shown: Shown) -> None:

@@ -1,6 +1,7 @@
 """Runs a Windlass process until a signal asks it to stop. `windlass api` and `windlass worker` are two of them.
 
-Each process is a composition of the same services. `windlass.wiring.dev` has the third one.
+Each process is a composition of the same services, which stop in the reverse order of their start. `serve.py` and
+`dev.py` have the others.
 """
 
 # See docs/decisions/secrets.md#the-http-server-starts-before-builds-and-runs
@@ -18,10 +19,13 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from windlass import log
+from windlass.api.server import check_free
 from windlass.deployments.environment import CrewEnvironments
 from windlass.errors import SettingsError
 from windlass.store.deployments import DeploymentStore
-from windlass.wiring.services import Services
+from windlass.wiring.http import start_http
+from windlass.wiring.shared import Shared
+from windlass.wiring.work import start_builds, start_runner, start_side_jobs, start_worker
 
 if TYPE_CHECKING:
     from windlass.config import Settings
@@ -58,8 +62,8 @@ class ShutdownSignal:
         return first
 
 
-Compose = Callable[[Services], Awaitable[None]]
-"""Starts the services of a process, the infrastructure first."""
+Compose = Callable[[AsyncExitStack], Awaitable[Shared]]
+"""Starts the services of a process, the infrastructure first. They stop with the stack."""
 
 
 def work(settings: Settings, deployments: Sequence[str] | None = None, *, notify: Notify) -> int:
@@ -68,20 +72,21 @@ def work(settings: Settings, deployments: Sequence[str] | None = None, *, notify
     `deployments` are the slugs of the deployments whose kickoffs it runs, None for all.
     """
 
-    async def compose(services: Services) -> None:
-        infrastructure = await services.start_infrastructure()
-        await _warn_of_unknown(deployments or (), DeploymentStore(infrastructure.database), notify)
-        runner = await services.start_runner()
-        await services.start_side_jobs()
-        environments = CrewEnvironments(settings.crew_env, services.resolver)
-        await services.start_builds(runner, environments)
-        worker = await services.start_worker(runner, environments, deployments=deployments)
+    async def compose(stack: AsyncExitStack) -> Shared:
+        shared = await Shared.open(settings, stack, notify)
+        await _warn_of_unknown(deployments or (), DeploymentStore(shared.database), notify)
+        runner = await start_runner(shared)
+        await start_side_jobs(shared)
+        environments = CrewEnvironments(settings.crew_env, shared.resolver)
+        await start_builds(shared, runner, environments)
+        worker = await start_worker(shared, runner, environments, deployments=deployments)
         logger.event("worker.ready", worker=worker.id, slots=settings.slots)
         of = f" of {', '.join(deployments)}" if deployments else ""
         notify(f"working, {settings.slots} kickoffs{of} at once; Ctrl-C stops")
+        return shared
 
     _demand_shared_database(settings)
-    return run_until_shutdown(settings, compose, notify)
+    return run_until_shutdown(compose, notify)
 
 
 async def _warn_of_unknown(slugs: Sequence[str], store: DeploymentStore, notify: Notify) -> None:
@@ -93,15 +98,16 @@ async def _warn_of_unknown(slugs: Sequence[str], store: DeploymentStore, notify:
 def serve_api(settings: Settings, *, notify: Notify) -> int:
     """Answers requests until a stop signal. Returns the exit code."""
 
-    async def compose(services: Services) -> None:
-        services.check_address()
-        await services.start_infrastructure()
-        address = await services.start_http(None)
-        logger.event("server.ready", base_url=address, deployment=None)
-        notify(f"serving every crew of the database at {address}/crews/NAME; Ctrl-C stops")
+    async def compose(stack: AsyncExitStack) -> Shared:
+        check_free(settings.host, settings.port)
+        shared = await Shared.open(settings, stack, notify)
+        http = await start_http(shared)
+        logger.event("server.ready", base_url=http.address, deployment=None)
+        notify(f"serving every crew of the database at {http.address}/crews/NAME; Ctrl-C stops")
+        return shared
 
     _demand_shared_database(settings)
-    return run_until_shutdown(settings, compose, notify)
+    return run_until_shutdown(compose, notify)
 
 
 def _demand_shared_database(settings: Settings) -> None:
@@ -112,7 +118,7 @@ def _demand_shared_database(settings: Settings) -> None:
         )
 
 
-def run_until_shutdown(settings: Settings, compose: Compose, notify: Notify, *, for_person: bool = False) -> int:
+def run_until_shutdown(compose: Compose, notify: Notify, *, for_person: bool = False) -> int:
     """Starts the services, and stops them after a stop signal. Returns the exit code.
 
     `for_person` is whether a person reads the lines of `notify`. The log would repeat those of the stop, so it then has
@@ -120,21 +126,20 @@ def run_until_shutdown(settings: Settings, compose: Compose, notify: Notify, *, 
     """
     os.umask(os.umask(0o077) & 0o077)  # the umask must not keep the process from its own files
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
-        return loop.run(_run_until_shutdown(settings, compose, notify, for_person=for_person))
+        return loop.run(_run_until_shutdown(compose, notify, for_person=for_person))
 
 
-async def _serve(settings: Settings, compose: Compose, notify: Notify, shutdown: ShutdownSignal) -> None:
+async def _serve(compose: Compose, shutdown: ShutdownSignal) -> None:
     async with AsyncExitStack() as stack:
-        services = Services(settings, stack, notify)
-        await compose(services)
+        shared = await compose(stack)
         gc.freeze()  # a full collection of all imported objects would delay a request by up to 200 ms
         await shutdown.to_stop()
-        await services.drain(shutdown.stop_now)
+        await shared.drain(shutdown.stop_now)
 
 
-async def _run_until_shutdown(settings: Settings, compose: Compose, notify: Notify, *, for_person: bool) -> int:
+async def _run_until_shutdown(compose: Compose, notify: Notify, *, for_person: bool) -> int:
     shutdown = ShutdownSignal()
-    serving = asyncio.ensure_future(_serve(settings, compose, notify, shutdown))
+    serving = asyncio.ensure_future(_serve(compose, shutdown))
 
     def receive(number: int) -> None:
         if shutdown.receive(number):

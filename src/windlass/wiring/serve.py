@@ -5,18 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windlass import log
+from windlass.api.server import check_free
 from windlass.deployments.environment import CrewEnvironments, crew_environment, names_model
 from windlass.files import write_whole
 from windlass.store.deployments import DeploymentStore
 from windlass.wiring.crews import dev_environments, notify_passed_variables
+from windlass.wiring.http import start_http
 from windlass.wiring.process import run_until_shutdown
+from windlass.wiring.shared import Shared
+from windlass.wiring.work import start_builds, start_runner, start_side_jobs, start_worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AsyncExitStack
 
     from windlass.config import Settings
     from windlass.wiring.infrastructure import Notify
-    from windlass.wiring.services import Services
 
 MOST_NAMED = 10
 """The most crews that the startup banner names."""
@@ -37,36 +41,36 @@ def serve(settings: Settings, notify: Notify, *, offline_model: bool, for_person
     reads the lines of `notify`. The log would repeat those of the start, so it then starts with warnings only.
     """
 
-    async def compose(services: Services) -> None:
+    async def compose(stack: AsyncExitStack) -> Shared:
         if for_person:
             log.configure(settings.log_format, "WARNING")
-        services.check_address()
-        infrastructure = await services.start_infrastructure()
-        runner = await services.start_runner()
+        check_free(settings.host, settings.port)
+        shared = await Shared.open(settings, stack, notify)
+        runner = await start_runner(shared)
         notify_passed_variables(settings, notify)
-        await services.start_side_jobs()
+        await start_side_jobs(shared)
         environments = (
-            await dev_environments(settings, services.resolver, {}, services.stack, notify)
+            await dev_environments(settings, shared.resolver, {}, stack, notify)
             if offline_model
-            else CrewEnvironments(settings.crew_env, services.resolver)
+            else CrewEnvironments(settings.crew_env, shared.resolver)
         )
-        address = await services.start_http(
-            None, worker_follows=True
-        )  # before any run: providers fetch the issuer's keys from it
-        await services.start_builds(runner, environments)
-        await services.start_worker(runner, environments)
-        services.stack.callback(settings.address_file.unlink, missing_ok=True)
-        write_whole(settings.address_file, f"{services.address_here}\n", 0o644)
-        logger.event("server.ready", base_url=address, deployment=None)
-        slugs = [one.slug for one in await DeploymentStore(infrastructure.database).overview()]
+        # before any run: providers fetch the issuer's keys from it
+        http = await start_http(shared, worker_follows=True)
+        await start_builds(shared, runner, environments)
+        await start_worker(shared, runner, environments)
+        stack.callback(settings.address_file.unlink, missing_ok=True)
+        write_whole(settings.address_file, f"{http.address_here}\n", 0o644)
+        logger.event("server.ready", base_url=http.address, deployment=None)
+        slugs = [one.slug for one in await DeploymentStore(shared.database).overview()]
         has_model = names_model(crew_environment(None, settings.crew_env))
         model = OFFLINE if offline_model else [] if has_model else NO_KEY
-        link = await services.sign_in_link() if for_person and await services.dashboard.sessions.needs_link() else None
-        for line in startup_banner(address, slugs, settings.slots, model, link):
+        link = await http.sign_in_link() if for_person and await http.dashboard.sessions.needs_link() else None
+        for line in startup_banner(http.address, slugs, settings.slots, model, link):
             notify(line)
         log.configure(settings.log_format, settings.log_level)
+        return shared
 
-    return run_until_shutdown(settings, compose, notify, for_person=for_person)
+    return run_until_shutdown(compose, notify, for_person=for_person)
 
 
 def startup_banner(
