@@ -60,6 +60,11 @@ class Settings(SignInSettings):
         description="URL of a PostgreSQL server, version 14 or newer, in place of the embedded one. Removed from the "
         "environment once read.",
     )
+    migrate_at_start: bool = Field(
+        True,
+        description="Whether a server migrates the tables in `WINDLASS_DATABASE_URL` at its start. If not, it waits "
+        "until `windlass migrate` has done so (docs/how-to/upgrade.md). The embedded database is always migrated.",
+    )
     master_key: SecretStr | None = Field(
         None,
         description="Keys in place of the file `master.key` in the home, separated by commas: the first one encrypts, "

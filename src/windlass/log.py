@@ -46,6 +46,9 @@ EVENTS: dict[str, Event] = {
     "database.started": Event(INFO, "The embedded PostgreSQL runs."),
     "database.stopped": Event(INFO, "The embedded PostgreSQL was stopped."),
     "database.migrated": Event(INFO, "The tables were migrated to this version."),
+    "database.waiting_for_migration": Event(
+        WARNING, "The tables are not those of this version, and the server waits until `windlass migrate` has run."
+    ),
     "database.away": Event(WARNING, "PostgreSQL doesn't answer; requests get 503 until it does."),
     "database.back": Event(INFO, "PostgreSQL answers again."),
     "database.refused": Event(

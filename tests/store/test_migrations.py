@@ -12,12 +12,23 @@ import pytest
 from store.kickoff_rows import Rows
 from windlass.store import migrate as module
 from windlass.store.database import Database
-from windlass.store.migrate import MigrationError, is_migrated, known_functions, known_migrations, migrate
+from windlass.store.migrate import (
+    MIGRATED_BY,
+    NEEDED,
+    DatabaseTooNew,
+    MigrationError,
+    is_migrated,
+    known_functions,
+    known_migrations,
+    migrate,
+    schema_of,
+)
 
 if TYPE_CHECKING:
     from uuid import UUID
 
 EVERY = list(known_migrations())
+WAITING = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'kickoffs'::regclass"
 ROUTINES = """
 SELECT oid::regprocedure::text AS name, md5(pg_get_functiondef(oid)) AS text, xmin::text AS written_by
   FROM pg_proc
@@ -91,12 +102,86 @@ async def test_a_user_without_the_right_is_told_so(empty_url: str) -> None:
             await migrate(database)
 
 
-async def test_a_database_of_a_newer_release_is_refused(empty_url: str) -> None:
+async def migrate_as_newer(database: Database, patch: pytest.MonkeyPatch, *more: str, functions: str = "") -> None:
+    """As a release with these further migrations does it, and with further functions."""
+    known = known_migrations() | dict(enumerate(more, len(EVERY) + 1))
+    text = known_functions() + functions
+    with patch.context() as newer:
+        newer.setattr(module, "known_migrations", lambda: known)
+        newer.setattr(module, "known_functions", lambda: text)
+        newer.setattr(module, "version", lambda _: "7.8.9")
+        await migrate(database)
+
+
+async def test_a_database_that_a_newer_release_has_contracted_is_refused(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = len(EVERY)
+    more = ("CREATE TABLE more (a int)", f"-- contracts: {newest + 1}\nDROP TABLE more")
     async with Database(empty_url) as database:
         await migrate(database)
-        await database.execute("INSERT INTO migrations (number) VALUES (9999)")
-        with pytest.raises(MigrationError, match="newer Windlass"):
+        await migrate_as_newer(database, monkeypatch, *more)
+        assert (found := await schema_of(database)).is_too_new
+        assert not await is_migrated(database)
+        words = (
+            rf"newer Windlass 7\.8\.9 \(migration {newest + 2}\).*needs a server that knows migration {newest + 1}.*"
+        )
+        with pytest.raises(DatabaseTooNew, match=rf"{words}knows up to {newest}\. Start a newer version"):
             await migrate(database)
+        assert found.fault is not None
+        assert await database.rows("SELECT 1 FROM settings WHERE name = %(name)s", {"name": NEEDED})
+
+
+async def test_a_database_that_a_newer_release_has_expanded_is_used_and_left_as_it_is(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added = "CREATE OR REPLACE FUNCTION more() RETURNS int LANGUAGE sql AS 'SELECT 1';"
+    more = ("CREATE TABLE more (a int)", f"-- contracts: {len(EVERY)}\nDROP TABLE more")
+    async with Database(empty_url) as database:
+        await migrate(database)
+        await migrate_as_newer(database, monkeypatch, *more, functions=added)
+        found = await schema_of(database)
+        assert (found.is_newer, found.is_too_new, found.fault, found.migrated_by) == (True, False, None, "7.8.9")
+        before = await routines(database, "name", "written_by")
+        assert await migrate(database) == []
+        assert await routines(database, "name", "written_by") == before
+        assert ("more()",) in await routines(database, "name")
+        (row,) = await database.rows("SELECT value FROM settings WHERE name = %(name)s", {"name": MIGRATED_BY})
+        assert row["value"] == "7.8.9"
+
+
+async def test_a_migration_gives_its_locks_back_while_a_table_is_locked(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests that came after it would wait for the transaction that holds the lock, for hours if it is a dump."""
+    change = {**known_migrations(), len(EVERY) + 1: "ALTER TABLE kickoffs ADD COLUMN more int"}
+    async with Database(empty_url) as database:
+        await migrate(database)
+        rows = await Rows.make(database)
+        monkeypatch.setattr(module, "known_migrations", lambda: change)
+        with psycopg.connect(empty_url) as dump:
+            dump.execute("SELECT count(*) FROM kickoffs")  # its lock lasts until the end of the transaction
+            migrating = asyncio.create_task(migrate(database))
+            async with asyncio.timeout(60):
+                while not await database.rows(WAITING):
+                    pass
+                await rows.accept()  # it waits for the migration, which gives up
+            assert not migrating.done()
+        assert await migrating == [len(EVERY) + 1]
+
+
+async def test_a_migration_fails_when_a_table_stays_locked(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    change = {**known_migrations(), len(EVERY) + 1: "ALTER TABLE kickoffs ADD COLUMN more int"}
+    monkeypatch.setattr(module, "TRIES", 2)
+    monkeypatch.setattr(module, "LOCK_SECONDS", 1)
+    async with Database(empty_url) as database:
+        await migrate(database)
+        monkeypatch.setattr(module, "known_migrations", lambda: change)
+        with psycopg.connect(empty_url) as dump:
+            dump.execute("SELECT count(*) FROM kickoffs")
+            with pytest.raises(MigrationError, match=r"another transaction has locked.*pg_stat_activity"):
+                await migrate(database)
+        assert not await is_migrated(database)
 
 
 async def test_a_server_that_is_too_old_is_refused(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

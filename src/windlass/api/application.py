@@ -23,6 +23,7 @@ from windlass.api.errors import (
     DEFAULT_HEADERS,
     Problem,
     problem_of,
+    starting,
     stopping,
     unclear_path,
     unexpected,
@@ -295,6 +296,23 @@ class Application:
                 await preflight_response()(inner, receive, response.send)
                 return
         await router(inner, receive, response.send)
+
+
+class WaitingApplication:
+    """The application of a server that can't answer requests yet, for this reason. Only /health answers 200."""
+
+    def __init__(self, reason: str) -> None:
+        async def fault() -> str:
+            return reason
+
+        self._health = Router(health_routes({"database": fault}), default=self._refuse)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._health(scope, receive, _ResponseSender(send).send)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await _ResponseSender(send).send_problem(starting(), scope, receive)
 
 
 def is_navigation(scope: Scope) -> bool:

@@ -220,6 +220,11 @@ def stopping() -> Problem:
     return Problem(503, "The server is stopping. Send the request again.", headers=headers)
 
 
+def starting() -> Problem:
+    headers = {"Retry-After": str(RETRY_AFTER)}
+    return Problem(503, "The server is starting. Send the request again; `/ready` has the reason.", headers=headers)
+
+
 def database_unavailable() -> Problem:
     """Returns the Problem for a lost database. The request may have taken effect if only its answer was lost."""
     message = (

@@ -24,6 +24,7 @@ SECTIONS = {
         "serve": ("serving", "Serve many deployed crews, everything in one process."),
         "api": ("serving", "Serve the API of every crew, as one of many processes."),
         "worker": ("serving", "Run kickoffs, as one of many processes."),
+        "migrate": ("migrate", "Bring the tables of the database up to date."),
         "doctor": ("doctor", "Check what Windlass needs, and show how to fix it."),
         "admin": ("commands", "Administer a server: people, backups, keys and the database."),
         "demo-llm": ("demo_llm", "Serve the offline model, for crews without an API key."),

@@ -1,7 +1,8 @@
 """The exit codes, and the one place that converts errors into exit codes and messages.
 
 0: success. 1: the kickoff or the command failed. 2: the command line is wrong. 3: the server refused the request.
-4: the server can't be reached. 130: interrupted. 141: the reader of the output has closed it.
+4: the server or the database can't be reached. 5: the database needs a migration. 6: the database is too new.
+130: interrupted. 141: the reader of the output has closed it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ FAILED = 1
 USAGE = 2
 REFUSED_BY_SERVER = 3
 OUT_OF_REACH = 4
+MIGRATION_NEEDED = 5
+DATABASE_TOO_NEW = 6
 INTERRUPTED = 130
 READER_GONE = 141
 

@@ -20,7 +20,7 @@ from windlass.secrets.key_file import load_key_ring
 from windlass.secrets.secret import Secret
 from windlass.store.database import Database, refuse_transaction_pooling
 from windlass.store.deployments import DeploymentStore
-from windlass.store.migrate import migrate
+from windlass.store.migrate import migrate, schema_of
 from windlass.store.tokens import ProviderRules, TokenStore
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from windlass.config import Settings
     from windlass.lifecycle.deletion import UserDeletion
     from windlass.secrets.key_ring import KeyRing
+    from windlass.store.migrate import Schema
 
     Notify = Callable[[str], None]
 
@@ -68,6 +69,46 @@ async def administration(settings: Settings) -> AsyncIterator[Administration]:
 
 @asynccontextmanager
 async def database_for_commands(settings: Settings) -> AsyncIterator[Database]:
+    """Opens the database of `opened_database`, with the tables of this version.
+
+    Raises MigrationNeeded in place of migrating a database that servers do not migrate (WINDLASS_MIGRATE_AT_START).
+    """
+    async with opened_database(settings) as database:
+        if migrates_at_start(settings):
+            await migrate(database)
+        else:
+            await demand_tables(database)
+        yield database
+
+
+def migrates_at_start(settings: Settings) -> bool:
+    """Returns whether a server migrates its database. Nobody else could migrate the embedded one in time."""
+    return settings.migrate_at_start or settings.database_url is None
+
+
+async def demand_tables(database: Database) -> None:
+    """Raises MigrationNeeded or DatabaseTooNew if this version can't use the tables."""
+    found = await schema_of(database)
+    if found.is_too_new:
+        raise found.refusal
+    if not found.is_complete:
+        raise found.need
+
+
+async def migrate_tables(settings: Settings) -> tuple[list[int], Schema]:
+    """Migrates the database of `opened_database`. Returns the applied migrations, and the tables afterwards."""
+    async with opened_database(settings) as database:
+        return await migrate(database), await schema_of(database)
+
+
+async def schema_of_settings(settings: Settings) -> Schema:
+    """Compares the tables of `opened_database` with those of this version. Changes nothing."""
+    async with opened_database(settings) as database:
+        return await schema_of(database)
+
+
+@asynccontextmanager
+async def opened_database(settings: Settings) -> AsyncIterator[Database]:
     """Opens the database of the settings, else that of a server that runs on this home.
 
     When there is neither, starts the embedded database for the time of the block.
@@ -78,9 +119,7 @@ async def database_for_commands(settings: Settings) -> AsyncIterator[Database]:
             or running_url(settings.home)
             or await embedded_url(settings, stack, _quietly, for_command=True)
         )
-        database = await stack.enter_async_context(Database(url, connections=2))
-        await migrate(database)
-        yield database
+        yield await stack.enter_async_context(Database(url, connections=2))
 
 
 def provider_rules(settings: Settings) -> ProviderRules:

@@ -25,7 +25,7 @@ from windlass.projects import ServedCode, glance
 from windlass.store.deployments import DeploymentStore
 from windlass.store.variables import VariableStore
 from windlass.wiring.crews import dev_environments, interpreters_of_command, notify_passed_variables
-from windlass.wiring.http import start_http
+from windlass.wiring.http import not_ready, start_http
 from windlass.wiring.process import run_until_shutdown
 from windlass.wiring.reloading import Reloading
 from windlass.wiring.shared import Shared
@@ -90,7 +90,7 @@ async def _serve_projects(
     alone = len(projects) == 1
     given = _read_projects(projects, notify, interpreters)
     check_free(settings.host, settings.port)
-    shared = await Shared.open(settings, stack, notify)
+    shared = await Shared.open(settings, stack, notify, partial(not_ready, settings))
     store, code = DeploymentStore(shared.database), ServedCode()
     given = await _named(store, given, notify)
     notifies = {one.slug: notify if alone else partial(_notify_of, notify, one.slug) for one in given}

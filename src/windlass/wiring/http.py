@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -15,7 +15,7 @@ from windlass.access.sessions import Sessions
 from windlass.access.tickets import Tickets
 from windlass.access.tokens import OWNER
 from windlass.aio import serving
-from windlass.api.application import Addresses, Application, health_routes
+from windlass.api.application import Addresses, Application, WaitingApplication, health_routes
 from windlass.api.connections import ConnectionLimits
 from windlass.api.control_api.application import control_routes
 from windlass.api.control_api.dependencies import ControlApi
@@ -53,7 +53,7 @@ from windlass.store.credentials import CredentialStore
 from windlass.store.deployments import DeploymentStore
 from windlass.store.ending import Endings
 from windlass.store.managing import ManagingStore
-from windlass.store.migrate import is_migrated
+from windlass.store.migrate import schema_of
 from windlass.store.overview import OverviewStore
 from windlass.store.questions import Questions
 from windlass.store.reading import KickoffReads
@@ -66,8 +66,11 @@ from windlass.store.write_checks import SLOW, write_fault
 from windlass.wiring.http_settings import hosts_of, openid_of, warn_without_tls
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from starlette.routing import Route
 
+    from windlass.config import Settings
     from windlass.lifecycle.readiness import Check
     from windlass.wiring.shared import Shared
 
@@ -93,6 +96,13 @@ class Http:
         """Returns the address that signs the owner in to the dashboard, once."""
         code = await self.dashboard.sessions.new_link(OWNER)
         return f"{self.dashboard.server_url}/ui/sign-in?code={code.reveal()}"
+
+
+@asynccontextmanager
+async def not_ready(settings: Settings, reason: str) -> AsyncIterator[None]:
+    """Serves /health and /ready for the time of the block, and 503 for all other requests."""
+    async with serving(HttpServer(WaitingApplication(reason), settings.host, settings.port)):
+        yield
 
 
 async def start_http(shared: Shared, root: str | None = None, *, worker_follows: bool = False) -> Http:
@@ -229,10 +239,8 @@ def _health(shared: Shared, *, worker_follows: bool) -> list[Route]:
         try:
             if not await database.answers():
                 return "The database does not answer."
-            if not await is_migrated(database):
-                return (
-                    "The tables of the database are not those of this version. Restart the server, which migrates them."
-                )
+            if fault := (await schema_of(database)).fault:
+                return fault
         except DatabaseUnavailable as error:
             return error.message
         return await write_check()

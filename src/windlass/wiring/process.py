@@ -14,6 +14,7 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -23,7 +24,7 @@ from windlass.api.server import check_free
 from windlass.deployments.environment import CrewEnvironments
 from windlass.errors import SettingsError
 from windlass.store.deployments import DeploymentStore
-from windlass.wiring.http import start_http
+from windlass.wiring.http import not_ready, start_http
 from windlass.wiring.shared import Shared
 from windlass.wiring.work import start_builds, start_runner, start_side_jobs, start_worker
 
@@ -100,7 +101,7 @@ def serve_api(settings: Settings, *, notify: Notify) -> int:
 
     async def compose(stack: AsyncExitStack) -> Shared:
         check_free(settings.host, settings.port)
-        shared = await Shared.open(settings, stack, notify)
+        shared = await Shared.open(settings, stack, notify, partial(not_ready, settings))
         http = await start_http(shared)
         logger.event("server.ready", base_url=http.address, deployment=None)
         notify(f"serving every crew of the database at {http.address}/crews/NAME; Ctrl-C stops")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from windlass import log
@@ -10,7 +11,7 @@ from windlass.deployments.environment import CrewEnvironments, crew_environment,
 from windlass.files import write_whole
 from windlass.store.deployments import DeploymentStore
 from windlass.wiring.crews import dev_environments, notify_passed_variables
-from windlass.wiring.http import start_http
+from windlass.wiring.http import not_ready, start_http
 from windlass.wiring.process import run_until_shutdown
 from windlass.wiring.shared import Shared
 from windlass.wiring.work import start_builds, start_runner, start_side_jobs, start_worker
@@ -45,7 +46,7 @@ def serve(settings: Settings, notify: Notify, *, offline_model: bool, for_person
         if for_person:
             log.configure(settings.log_format, "WARNING")
         check_free(settings.host, settings.port)
-        shared = await Shared.open(settings, stack, notify)
+        shared = await Shared.open(settings, stack, notify, partial(not_ready, settings))
         runner = await start_runner(shared)
         notify_passed_variables(settings, notify)
         await start_side_jobs(shared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from windlass.lifecycle.worker import Worker
     from windlass.projects.environments import Environments
     from windlass.runner import Runner
-    from windlass.wiring.infrastructure import Infrastructure, Notify
+    from windlass.wiring.infrastructure import Infrastructure, Notify, WhileWaiting
 
 
 class Shared:
@@ -58,9 +59,15 @@ class Shared:
         self.worker: Worker | None = None
 
     @classmethod
-    async def open(cls, settings: Settings, stack: AsyncExitStack, notify: Notify) -> Shared:
-        """Opens the infrastructure, which all services use."""
-        infrastructure = await open_infrastructure(settings, stack, notify)
+    async def open(
+        cls,
+        settings: Settings,
+        stack: AsyncExitStack,
+        notify: Notify,
+        while_waiting: WhileWaiting = lambda _: nullcontext(),
+    ) -> Shared:
+        """Opens the infrastructure, which all services use. `while_waiting` runs while tables have to be migrated."""
+        infrastructure = await open_infrastructure(settings, stack, notify, while_waiting)
         connect = connector(infrastructure.key_ring, infrastructure.providers, infrastructure.identity.subject)
         resolver = Resolver(infrastructure.key_ring, CredentialStore(infrastructure.database), connect)
         return cls(settings, stack, notify, infrastructure, await stack.enter_async_context(serving(resolver)))
