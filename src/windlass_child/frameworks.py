@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from windlass_child.checks.code import Code
-    from windlass_child.checks.found import Found
     from windlass_child.process.report import Report
+    from windlass_child.project_files.code import Code
+    from windlass_child.project_files.found import Found
     from windlass_child.protocol.messages import Project, Run
 
 FRAMEWORKS = ("crewai",)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,14 +28,20 @@ CREW = {
     "pyproject.toml": '[project]\nname = "pot"\n[tool.crewai]\ntype = "crew"\n',
     "src/pot/__init__.py": "",
     "src/pot/crew.py": """
-from crewai.project import CrewBase, crew
+from crewai.project import CrewBase, agent, crew
 @CrewBase
 class Pot:
+    @agent
+    def ann(self): return Agent(config=self.agents_config["ann"])
     @crew
     def crew(self): return Crew(agents=self.agents, tasks=self.tasks)
 """,
     "src/pot/config/agents.yaml": "ann: {role: r}\n",
     "src/pot/config/tasks.yaml": "one: {agent: ann}\n",
+}
+FLOW = {
+    "pyproject.toml": '[project]\nname = "pot"\n[tool.crewai]\ntype = "flow"\ndefinition = "flow.yaml"\n',
+    "flow.yaml": "name: a\nmethods:\n  tea:\n    {start: true, do: {call: crew, from_declaration: pot.jsonc}}\n",
 }
 SECRETS = {".env": "OPENAI_API_KEY=sk-1\n", "id_rsa": "key", ".venv/pyvenv.cfg": "home = /usr"}
 
@@ -159,7 +166,9 @@ def test_a_repository_is_fetched_by_the_server(windlass: Command, server: FakeSe
 def test_a_zip_file_is_sent_as_it_is(windlass: Command, server: FakeServer, tmp_path: Path) -> None:
     deployed(server)
     with zipfile.ZipFile(tmp_path / "tea.zip", "w") as archive:
-        archive.writestr("steep.py", STEEP * 100_000)  # several pieces
+        archive.writestr("pyproject.toml", PROJECT)
+        archive.writestr("leaves.txt", os.urandom(3_000_000))  # several pieces
+        archive.writestr("steep.py", STEEP)
     assert windlass("deploy", str(tmp_path / "tea.zip")).code == 0
     assert server.sent("POST deployments") == (tmp_path / "tea.zip").read_bytes()
 
@@ -183,17 +192,57 @@ def test_all_as_json(windlass: Command, server: FakeServer, tea: str) -> None:
         ({"pyproject.toml": f"{PROJECT}weight = -1\n", "steep.py": STEEP}, "error: pyproject.toml:5: "),
         (CREW | {"src/pot/config/tasks.yaml": "one:\n  agent: ann\n bad\n"}, "error: src/pot/config/tasks.yaml:3: "),
         (CREW | {"src/pot/config/agents.yaml": "ann: [\n"}, "error: src/pot/config/agents.yaml:2: "),
+        (CREW | {"src/pot/config/tasks.yaml": "one: {agent: eve}\n"}, "error: src/pot/config/tasks.yaml:1: "),
+        (CREW | {"src/pot/config/tasks.yaml": "one:\n  context: [two]\n"}, "error: src/pot/config/tasks.yaml:2: "),
+        (CREW | {"src/pot/config/agents.yaml": "ann: {tools: [kettle]}\n"}, "names 'kettle', and Pot has no method"),
+        (
+            {name: CREW[name] for name in CREW if "agents" not in name},
+            "error: src/pot/crew.py:6: Pot asks for its agents",
+        ),
+        (FLOW | {"flow.yaml": "name: a\nmethods: [\n"}, "error: flow.yaml:3: "),
+        (FLOW, "error: flow.yaml:4: the method tea: there is no pot.jsonc."),
         ({"crew.jsonc": '{"agents": [],\n "tasks": [,]}'}, "error: crew.jsonc:2: "),
     ],
 )
 def test_a_project_that_is_none_is_not_uploaded(
     windlass: Command, server: FakeServer, tmp_path: Path, files: dict[str, str], words: str
 ) -> None:
-    ended = windlass("deploy", str(written(tmp_path / "other", files)))
-    assert ended.code == 1
-    assert words in ended.err
-    assert "Nothing was uploaded." in ended.err
-    assert server.seen == []
+    folder = written(tmp_path / "other", files)
+    shutil.make_archive(str(folder), "zip", folder)
+    for place in (folder, f"{folder}.zip"):
+        ended = windlass("deploy", str(place))
+        assert ended.code == 1
+        assert words in ended.err
+        assert "Nothing was uploaded." in ended.err
+        assert "windlass-deploy-" not in ended.err, "no path of the command's own"
+        assert server.seen == []
+
+
+def test_all_errors_in_the_files_of_a_project_are_one_message(
+    windlass: Command, server: FakeServer, tmp_path: Path
+) -> None:
+    tasks = "one: {agent: eve}\ntwo: {agent: ann, context: [three], colour: red}\n"
+    ended = windlass("deploy", str(written(tmp_path / "pot", CREW | {"src/pot/config/tasks.yaml": tasks})))
+    assert (ended.code, ended.out, server.seen) == (1, "", [])
+    assert ended.err == (
+        "error: 2 errors in the files of the project:\n"
+        "src/pot/config/tasks.yaml:1: the task one names the agent 'eve', which Pot does not have.\n"
+        "    There are: ann.\n"
+        "src/pot/config/tasks.yaml:2: the context of the task two names 'three', and Pot has no such @task.\n"
+        "    Write it in crew.py, with @task.\n"
+        "Nothing was uploaded.\n"
+    )
+
+
+def test_a_class_that_a_load_may_pass_over_does_not_stop_a_deployment(
+    windlass: Command, server: FakeServer, tmp_path: Path
+) -> None:
+    other = "from pot.other import Kettle\n@CrewBase\nclass Pot:\n    kettle = Kettle\n"
+    crew = CREW["src/pot/crew.py"].replace("@CrewBase\nclass Pot:\n", other)
+    kettle = CREW["src/pot/crew.py"].replace("Pot", "Kettle").replace("ann", "eve")
+    deployed(server)
+    project = written(tmp_path / "pot", CREW | {"src/pot/crew.py": crew, "src/pot/other.py": kettle})
+    assert windlass("deploy", str(project), "--name", "tea").code == 0
 
 
 def test_what_does_not_exist_is_an_error(windlass: Command, server: FakeServer, tmp_path: Path) -> None:

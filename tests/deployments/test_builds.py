@@ -374,18 +374,28 @@ async def test_dev_does_not_replace_a_deployed_crew(server: Server, tmp_path: Pa
     await refuse_deployed(server.deployments, [Registration.of(other)])
 
 
-async def test_a_typo_in_a_file_of_a_crew_fails_the_build_before_packages_are_installed(server: Server) -> None:
+@pytest.mark.parametrize(
+    ("tasks", "error", "hint"),
+    [
+        (
+            "one:\n  agent: ann\n bad\n",
+            "src/tea/config/tasks.yaml:3: ",
+            "Correct the YAML of this line: its indentation, a colon or a quote.",
+        ),
+        ("one: {agent: eve}\n", "src/tea/config/tasks.yaml:1: the task one names", "Write it in crew.py, with @agent."),
+    ],
+)
+async def test_a_typo_in_a_file_of_a_crew_fails_the_build_before_packages_are_installed(
+    server: Server, tasks: str, error: str, hint: str
+) -> None:
     crew = "from crewai.project import CrewBase, crew\n@CrewBase\nclass Tea:\n    @crew\n    def crew(self): ...\n"
     needs = (
         '[project]\nname = "tea"\nversion = "1"\ndependencies = ["not-in-any-index"]\n[tool.crewai]\ntype = "crew"\n'
     )
-    files = {"src/tea/crew.py": crew, "src/tea/config/tasks.yaml": "one:\n  agent: ann\n bad\n"}
+    files = {"src/tea/crew.py": crew, "src/tea/config/agents.yaml": "{}", "src/tea/config/tasks.yaml": tasks}
     failed = await server.build({**files, "pyproject.toml": needs})
-    assert (failed.state, failed.hint) == (
-        "failed",
-        "Correct the YAML of this line: its indentation, a colon or a quote.",
-    )
-    assert f"{failed.error}".startswith("src/tea/config/tasks.yaml:3: ")
+    assert (failed.state, failed.hint) == ("failed", hint)
+    assert f"{failed.error}".startswith(error)
     assert not any("not-in-any-index" in line for line in await server.log(failed))
 
 

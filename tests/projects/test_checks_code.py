@@ -14,17 +14,18 @@ import pytest
 from projects_for_tests.making import written
 from windlass.projects.findings import CODES
 from windlass_child.checks import clock, findings, packages
-from windlass_child.checks.code import Code
-from windlass_child.crewai import configs, declarations
+from windlass_child.crewai import declarations
+from windlass_child.crewai_files import configs
 from windlass_child.kinds.importing import entry_module
 from windlass_child.process.error_text import ProjectFault
+from windlass_child.project_files.code import Code
 from windlass_child.protocol.messages import Project
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from windlass_child.checks.found import Found
+    from windlass_child.project_files.found import Found
 
 CREW = """\
 @CrewBase
@@ -138,6 +139,51 @@ def test_a_member_that_crewai_does_not_know_is_told_with_the_nearest_that_it_doe
 )
 def test_members_that_the_code_asks_for_itself_are_known(tmp_path: Path, ask: str) -> None:
     assert of_configs(tmp_path, "one: {weight: 3}\n", crew=CREW + ask) == []
+
+
+MORE = f"""{CREW}
+    @tool
+    def kettle(self): ...
+
+    @callback
+    def after(self): ...
+
+    @output_json
+    class Tide: ...
+
+    Level = output_pydantic(Tide)
+"""
+
+
+@pytest.mark.parametrize(
+    ("agents", "tasks", "code"),
+    [
+        ("ann: {tools: [kettle], step_callback: after}\n", "one: {output_json: Tide, output_pydantic: Level}\n", None),
+        ("ann: {tools: [ketle]}\n", "{}", "unknown_name"),
+        ("ann: {tools: [after]}\n", "{}", "unknown_name"),
+        ("ann: {step_callback: before}\n", "{}", "unknown_name"),
+        ("{}", "one: {output_json: Tides}\n", "unknown_name"),
+        ("{}", "one: {callbacks: [before]}\n", "unknown_name"),
+        ("ann: {tools: kettle}\n", "{}", "config_invalid"),
+        ("{}", "one: {context: one}\n", "config_invalid"),
+        ("{}", "one: {agent: [ann]}\n", "config_invalid"),
+        ("ann: {llm: {model: gpt}}\n", "{}", "config_invalid"),
+        ("ann: {llm: gpt, tools: [], step_callback: null}\n", "one: {context: []}\n", None),
+    ],
+)
+def test_a_member_that_names_no_method_or_has_another_form_is_told(
+    tmp_path: Path, agents: str, tasks: str, code: str | None
+) -> None:
+    found = [one["code"] for one in of_configs(tmp_path, tasks, agents, MORE) if one["level"] == "error"]
+    assert found == ([code] if code else [])
+
+
+def test_a_class_that_sets_or_searches_its_config_itself_needs_no_file(tmp_path: Path) -> None:
+    sets = CREW.replace("class Tides:", "class Tides:\n    def __init__(self): self.agents_config = {}")
+    searches = CREW.replace('agents_config["ann"]', 'agents_config.get("ann")')
+    for number, crew in enumerate((sets, searches)):
+        files = {f"{number}/crew.py": crew, f"{number}/config/tasks.yaml": "one: {}\n"}
+        assert list(configs.findings(Code(written(tmp_path / f"{number}", files)), KNOWN)) == []
 
 
 def test_members_may_come_of_another_entry(tmp_path: Path) -> None:

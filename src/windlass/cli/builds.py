@@ -85,9 +85,13 @@ def waiting_words(before: int | None) -> str:
 
 
 def _without_end(errors: list[dict[str, Any]], build: Build) -> list[dict[str, Any]]:
-    """Returns the lines without the last one if that is the error of the build, which `print_end` prints."""
-    end = build["error"] or ""
-    return errors[:-1] if errors and end and errors[-1]["message"].startswith(end.rstrip(".")) else errors
+    """Returns the lines without the last ones if these are the error of the build, which `print_end` prints."""
+    end = (build["error"] or "").splitlines()
+    last = errors[-len(end) :] if end else []
+    same = len(last) == len(end) and all(
+        line["message"].startswith(text.rstrip(".")) for line, text in zip(last, end, strict=True)
+    )
+    return errors[: -len(last)] if last and same else errors
 
 
 def build_line(line: Mapping[str, Any]) -> str:

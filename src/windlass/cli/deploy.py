@@ -145,7 +145,10 @@ def command(*words: str, control: ControlSession) -> str:
 def source_of(
     place: str, ref: str | None, subfolder: str | None, entrypoint: str | None, *, quiet: bool
 ) -> Iterator[Source]:
-    """Yields what to deploy. Raises ProjectError for a folder without a project, with its findings printed."""
+    """Yields what to deploy. Raises ProjectError for files that no build can use, with their warnings printed.
+
+    The server fetches a git repository, and checks its files before it installs packages.
+    """
     from windlass.deployments.registration import slug_of
 
     if is_git(place):
@@ -155,10 +158,7 @@ def source_of(
         return
     path = Path(place)
     if path.suffix == ".zip" and path.is_file():
-        from windlass.projects.archive import LARGEST, MB
-
-        if path.stat().st_size > LARGEST:
-            raise ProjectError(f"{place} is larger than {LARGEST // MB} MB.", "Leave files out of it.")
+        check_zip(path, entrypoint, quiet=quiet)
         yield Source(slug_of(path.stem), zip=path)
         return
     if not path.is_dir():
@@ -172,23 +172,35 @@ def source_of(
 
 
 def checked(path: Path, entrypoint: str | None, *, quiet: bool) -> Recognised:
-    """Returns the recognised project. Prints the findings in its files. Raises ProjectError for errors."""
+    """Returns the recognised project. Prints the warnings for its files. Raises ProjectError for errors in them."""
     from windlass.projects.checks import declared_project
-    from windlass.projects.findings import Level
+    from windlass.projects.findings import Level, as_error
     from windlass.projects.reader import findings_of
 
     recognised, findings = declared_project(path, entrypoint)
     if recognised is not None:
         findings = findings_of(recognised.project, findings)
     errors = [one for one in findings if one.level is Level.ERROR]
-    if len(findings) > len(errors) or len(errors) > 1:
-        for line in (line for one in findings for line in one.lines()):
-            (notify if quiet else print_finding)(line)
+    for line in (line for one in findings if one not in errors for line in one.lines()):
+        (notify if quiet else print_finding)(line)
     if errors or recognised is None:
-        first = errors[0]
-        place = f"{first.file}:{first.line}: " if first.file and first.line else ""
-        raise ProjectError(f"{place}{first.message}", f"Nothing was uploaded. {first.hint}".strip())
+        error = as_error(errors)
+        raise ProjectError(error.message, f"Nothing was uploaded. {error.hint}".strip())
     return recognised
+
+
+def check_zip(path: Path, entrypoint: str | None, *, quiet: bool) -> None:
+    """Raises ProjectError for a zip that can't be a source, and for errors in its files."""
+    from windlass.projects.snapshot import accept, unpack
+
+    with TemporaryDirectory(prefix="windlass-deploy-") as folder:
+        unpacked = Path(folder) / path.stem
+        try:
+            unpack(accept(path, Path(folder) / f"{path.stem}.packed").file, unpacked)
+            checked(unpacked, entrypoint, quiet=quiet)
+        except ProjectError as error:
+            message, hint = (text.replace(str(unpacked), str(path)) for text in (error.message, error.hint))
+            raise ProjectError(message, hint) from None
 
 
 def packed(root: Path, to: Path, recognised: Recognised) -> Path:

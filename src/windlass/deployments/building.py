@@ -25,7 +25,7 @@ from windlass.errors import DatabaseUnavailable, ProjectError, WindlassError
 from windlass.kickoffs.manifest import changes
 from windlass.lifecycle.background_tasks import until_the_database_answers
 from windlass.projects import Interpreter
-from windlass.projects.findings import Level
+from windlass.projects.findings import Level, as_error
 from windlass.projects.virtual_environments import pausing
 from windlass.runner import Output
 from windlass.runner.inspection import LoadFailed
@@ -218,7 +218,7 @@ class Building:
         entrypoint = turn.origin.get("entrypoint")
         recognised = await self._reader.recognised(root, turn.slug, entrypoint)
         lines.add(f"the project is a {recognised.project.kind}: {recognised.project.entrypoint}")
-        await self._check_files(recognised, lines)
+        await self._check_files(recognised)
         options = recognised.options.replaced_by(turn.settings)
         prepared = await self._environments.prepare(
             root,
@@ -237,15 +237,11 @@ class Building:
         secrets = {one.name for one in turn.variables if one.secret} & environment.keys()
         return Loaded(recognised, options, prepared, environment, frozenset(secrets), entrypoint)
 
-    async def _check_files(self, recognised: Recognised, lines: BuildLog) -> None:
+    async def _check_files(self, recognised: Recognised) -> None:
         """Raises ProjectError for errors in the project's files, which would fail the load after the installation."""
         found = await self._reader.findings(recognised.project, [])
-        errors = [one for one in found if one.level is Level.ERROR]
-        if not errors:
-            return
-        for line in (line for one in errors[1:] for line in one.lines()):
-            lines.add(line, "error")
-        raise ProjectError(f"{errors[0].place}: {errors[0].message}", errors[0].hint)
+        if errors := [one for one in found if one.level is Level.ERROR]:
+            raise as_error(errors)
 
     async def _load(self, loaded: Loaded, lines: BuildLog) -> Manifest:
         """Raises ProjectError. If code of the project has failed, reports other faults first that may be the reason."""

@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from windlass.errors import ProjectError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 class Level(StrEnum):
@@ -17,7 +19,7 @@ class Level(StrEnum):
 
 CODES: Mapping[str, str] = {
     "agent_file_missing": "an agent of a JSON crew has no file",
-    "config_invalid": "an agent or a task in a YAML file has no members",
+    "config_invalid": "an agent or a task in a YAML file has no members, or a member of another form",
     "config_missing": "a crew asks for a name of a YAML file that is not there",
     "config_unused": "a YAML file has an entry without effect: a name twice, or a member that is unknown",
     "declaration_invalid": "a JSON crew or a declarative flow has a value that the framework refuses",
@@ -41,6 +43,7 @@ CODES: Mapping[str, str] = {
     "shared_agent": "two tasks run at the same time with one agent, which does one task at a time",
     "unknown_agent": "a task names an agent that does not exist",
     "unknown_context": "a task's context names a task that does not exist or runs later",
+    "unknown_name": "a member of a YAML file names a method that the crew's class does not have",
     "unset_variable": "the code reads an environment variable at import that is not set",
     "unstable_task_description": "a task's description changes each time that the crew is built",
     "unused_input": "an input has a default and is in no text of the crew",
@@ -48,6 +51,10 @@ CODES: Mapping[str, str] = {
     "yaml_syntax": "a YAML file can't be read",
 }
 """Every code and its meaning."""
+
+
+MOST_SHOWN = 20
+"""The most errors that one message shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,20 @@ class Finding:
 
 def from_json(value: Mapping[str, Any]) -> Finding:
     return Finding(**{**value, "level": Level(value["level"])})
+
+
+def as_error(errors: Sequence[Finding]) -> ProjectError:
+    """Returns the error with which a project is refused: each place, what is wrong there, and what to do."""
+    texts = [
+        one.message if (one.file or "") in one.message and not one.line else f"{one.place}: {one.message}"
+        for one in errors
+    ]
+    if len(errors) == 1:
+        return ProjectError(texts[0], errors[0].hint)
+    shown = list(zip(texts, errors, strict=True))[:MOST_SHOWN]
+    lines = [line for text, one in shown for line in (text, *([f"    {one.hint}"] if one.hint else []))]
+    more = [f"and {len(errors) - MOST_SHOWN} more"] if len(errors) > MOST_SHOWN else []
+    return ProjectError("\n".join([f"{len(errors)} errors in the files of the project:", *lines, *more]))
 
 
 def counts(findings: Iterable[Finding]) -> str:

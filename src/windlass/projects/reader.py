@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from windlass.projects.checks import declared_project
-from windlass.projects.crew_files import with_syntax_errors
 from windlass.projects.kinds import kind_named, used_classes
 from windlass.projects.requirements import Wanted, wanted_versions
 
@@ -58,4 +57,4 @@ def needs_of(project: Project) -> Needs:
 
 def findings_of(project: Project, reported: list[Finding]) -> list[Finding]:
     """Returns the findings that the project's interpreter reported, with those in the project's files."""
-    return with_syntax_errors(project, kind_named(project.kind).findings(project, reported))
+    return kind_named(project.kind).findings(project, reported)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks, kinds
 from windlass_child.checks import clock, findings, packages
-from windlass_child.checks.code import Code
-from windlass_child.checks.found import ERROR, WARNING, Found
 from windlass_child.masking.redaction import Redaction
 from windlass_child.process.error_text import ProjectFault, text_of
 from windlass_child.process.process_env import environment
+from windlass_child.project_files.code import Code
+from windlass_child.project_files.found import ERROR, WARNING, Found
 from windlass_child.protocol.messages import Project
 
 if TYPE_CHECKING:

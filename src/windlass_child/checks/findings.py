@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass_child.checks.found import Found, error, place_in
 from windlass_child.kinds import KINDS
 from windlass_child.masking.server_paths import is_deployed
 from windlass_child.process.error_text import (
@@ -18,6 +17,7 @@ from windlass_child.process.error_text import (
     unset_variable,
     where,
 )
+from windlass_child.project_files.found import Found, error, place_in
 
 if TYPE_CHECKING:
     from windlass_child.protocol.messages import Project

@@ -8,9 +8,9 @@ import sys
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.checks.found import Found, warning
 from windlass_child.masking.server_paths import PYTHON, is_deployed
 from windlass_child.process.error_text import in_interpreter, interpreter, setup_command
+from windlass_child.project_files.found import Found, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,9 +18,9 @@ from windlass_child.replacements import replace_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from windlass_child.checks.code import Code
-    from windlass_child.checks.found import Found
     from windlass_child.process.report import Report
+    from windlass_child.project_files.code import Code
+    from windlass_child.project_files.found import Found
     from windlass_child.protocol.messages import Project, Run
 
 QUIET = {
@@ -228,8 +228,9 @@ def option_for(found: Any) -> str | None:
 
 
 def findings(project: Project, code: Code) -> Iterator[Found]:
-    from windlass_child.crewai import asking, configs, declarations
+    from windlass_child.crewai import asking, declarations
+    from windlass_child.crewai_files import configs
 
-    yield from configs.findings(code, configs.known_members() if configs.crews(code) else {})
+    yield from configs.findings(code, declarations.known_members() if configs.crews(code) else {})
     yield from declarations.findings(project)
     yield from asking.findings(project, code)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from windlass_child.checks.code import marks
-from windlass_child.checks.found import Found, warning
+from windlass_child.project_files.code import marks
+from windlass_child.project_files.found import Found, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from windlass_child.checks.code import Code
+    from windlass_child.project_files.code import Code
     from windlass_child.protocol.messages import Project
 
 FLOWS = ("flow", "declarative_flow")

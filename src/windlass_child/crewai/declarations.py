@@ -10,10 +10,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.checks.found import Found, error
-from windlass_child.checks.nodes import Unreadable, compose, line_of, pairs
+from windlass_child.crewai_files import flow_declarations
 from windlass_child.process.error_text import sentence, text_of
 from windlass_child.process.process_env import without_dotenv
+from windlass_child.project_files.found import Found, error
+from windlass_child.project_files.nodes import Unreadable, compose, line_of, pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,13 +29,25 @@ Where = tuple[int | str, ...]
 """The path of a value in a file: names of members, and indexes in lists."""
 
 
-CREW_FILES = ("crew.jsonc", "crew.json")
-
-Fault = tuple[str, tuple[int | str, ...], str, str]
-"""The code, the path in the file, the message and the hint."""
-
-
 JSON_LOADER, DEFINITIONS = "crewai.project.json_loader", "crewai.flow.flow_definition"
+
+
+def known_members() -> dict[str, set[str]]:
+    """Returns the members that crewai knows, by the kind of file.
+
+    Returns {} without crewai, and for releases that list these members nowhere.
+    """
+    try:
+        with without_dotenv():
+            crewai, bases = import_module("crewai"), import_module("crewai.project.crew_base")
+    except ImportError:
+        return {}
+    if not hasattr(bases, "AgentConfig"):
+        return {}
+    return {
+        "agents": {*crewai.Agent.model_fields, *bases.AgentConfig.__annotations__},
+        "tasks": {*crewai.Task.model_fields, *bases.TaskConfig.__annotations__},
+    }
 
 
 def findings(project: Project) -> list[Found]:
@@ -66,11 +79,10 @@ def of_json_crew(project: Project) -> Iterator[Found]:
 
 def of_flow(project: Project) -> Iterator[Found]:
     path = Path(project.root) / project.entrypoint
+    yield from flow_declarations.findings(Path(project.root), project.entrypoint)
     try:
         root = compose(path)
-    except Unreadable as fault:
-        code = "jsonc_syntax" if path.suffix == ".json" else "yaml_syntax"
-        yield error(code, f"{fault}.", project.entrypoint, fault.line, HINT)
+    except Unreadable:
         return
     pydantic = import_module("pydantic")
     try:
@@ -84,8 +96,8 @@ def of_flow(project: Project) -> Iterator[Found]:
         words = text_of(fault).replace(f"{project.root}{os.sep}", "")
         yield error("declaration_invalid", sentence(kind + words), project.entrypoint, None, HINT)
         return
-    for code, path_of_it, message, hint in faults_of_flow(definition, path.parent):
-        yield error(code, message, project.entrypoint, line_at(root, path_of_it), hint)
+    for path_of_it, message, hint in unstarted(definition):
+        yield error("never_runs", message, project.entrypoint, line_at(root, path_of_it), hint)
 
 
 def in_words(root: Any, errors: list[Any]) -> Iterator[tuple[Where, str]]:
@@ -149,17 +161,7 @@ def member(node: Any, part: int | str) -> tuple[Any, Any] | None:
     return next(((key, value) for key, value in pairs(node) if key.value == part), None)
 
 
-def faults_of_flow(definition: Any, folder: Path) -> Iterator[Fault]:
-    """Yields the faults. `folder` is that of the flow's file. Paths in the file are relative to it."""
-    yield from discard(definition)
-    for name, method in definition.methods.items():
-        for place, action in actions(method.do, ("methods", name, "do")):
-            if (named := getattr(action, "from_declaration", None)) and (fault := fault_of_crew(folder, named)):
-                hint = "Make it, or name the one that there is, by its path from the flow's file."
-                yield "declaration_invalid", (*place, "from_declaration"), f"the method {name}: {fault}.", hint
-
-
-def discard(definition: Any) -> Iterator[Fault]:
+def unstarted(definition: Any) -> Iterator[tuple[Where, str, str]]:
     """Yields the names that methods wait for and that no method emits. Yields nothing if a method may emit any name."""
     given = outcomes(definition)
     if given is None:
@@ -169,12 +171,8 @@ def discard(definition: Any) -> Iterator[Fault]:
             for awaited in dict.fromkeys(names_in(getattr(method, how))):
                 if awaited not in given:
                     message = f"the method {name} waits for {awaited!r}, which is no method and no outcome of one."
-                    yield (
-                        "never_runs",
-                        ("methods", name, how),
-                        message,
-                        f"There are: {', '.join(one for one in given if one != name)}.",
-                    )
+                    hint = f"There are: {', '.join(one for one in given if one != name)}."
+                    yield ("methods", name, how), message, hint
 
 
 def outcomes(definition: Any) -> list[str] | None:
@@ -205,21 +203,3 @@ def names_in(condition: Any) -> Iterator[str]:
     elif isinstance(condition, list):
         for one in condition:
             yield from names_in(one)
-
-
-def actions(action: Any, place: tuple[int | str, ...]) -> Iterator[tuple[tuple[int | str, ...], Any]]:
-    """Yields the action itself, or the steps that it repeats."""
-    steps = getattr(action, "do", None)
-    if steps is None:
-        yield place, action
-    for number, step in enumerate(steps or ()):
-        yield (*place, "do", number, "action"), step.action
-
-
-def fault_of_crew(folder: Path, named: str) -> str:
-    """Returns the fault of a crew's path, or "". As in crewai, a path is a file or a folder with one of CREW_FILES."""
-    path = (folder / named).resolve()
-    if not path.is_relative_to(folder.resolve()):
-        return f"{named} is not in the folder of the flow's file"
-    files = [path / name for name in CREW_FILES] if path.is_dir() else [path]
-    return "" if any(file.is_file() for file in files) else f"there is no {named}"

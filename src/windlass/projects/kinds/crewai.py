@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from windlass.projects.kinds import crew_files
 from windlass.projects.kinds.choice import Choice
 from windlass.projects.kinds.declared import Unrecognised, is_file
 from windlass.projects.kinds.json_crew import file_findings
@@ -131,7 +132,18 @@ def declaration(declared: Declared, named: str, kind: str) -> str:
     return path.relative_to(declared.root).as_posix()
 
 
-CREW = Kind("crew", crew, framework, EntrypointOption("crew"), AS_CREW, packages=PACKAGES, texts_from_code=True)
-FLOW = Kind("flow", flow, framework, EntrypointOption("flow"), AS_FLOW, packages=PACKAGES)
+CREW = Kind(
+    "crew",
+    crew,
+    framework,
+    EntrypointOption("crew"),
+    AS_CREW,
+    packages=PACKAGES,
+    texts_from_code=True,
+    findings=crew_files.of_crew,
+)
+FLOW = Kind(
+    "flow", flow, framework, EntrypointOption("flow"), AS_FLOW, packages=PACKAGES, findings=crew_files.of_classes
+)
 JSON_CREW = Kind("json_crew", json_crew, framework, files=CREW_FILES, packages=PACKAGES, findings=file_findings)
-DECLARATIVE_FLOW = Kind("declarative_flow", declarative_flow, framework, packages=PACKAGES)
+DECLARATIVE_FLOW = Kind("declarative_flow", declarative_flow, framework, packages=PACKAGES, findings=crew_files.of_flow)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windlass.projects.kinds import crewai
+from windlass.projects.kinds import crew_files, crewai
 from windlass.projects.kinds.declared import NAME
 from windlass.projects.kinds.kind import EntrypointOption, Kind
 
@@ -31,4 +31,5 @@ FUNCTION = Kind(
     framework,
     EntrypointOption("entrypoint", "module:function", f"{NAME}:{NAME}"),
     DECLARED_BY,
+    findings=crew_files.of_classes,
 )

@@ -1,7 +1,6 @@
 """Checks the YAML files of classic crews, also of those in flows and functions.
 
-The YAML library is a dependency of crewai. Without it the files are not checked, and the project can't be loaded
-either.
+It needs no package but PyYAML, which Windlass and crewai depend on. Without it the files are not checked.
 """
 
 from __future__ import annotations
@@ -12,17 +11,27 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.checks.code import marks
-from windlass_child.checks.found import Found, error, warning
-from windlass_child.checks.nodes import Unreadable, compose, is_mapping, line_of, mapping, pairs, sequence
-from windlass_child.process.process_env import without_dotenv
+from windlass_child.project_files.code import marks
+from windlass_child.project_files.found import Found, error, warning
+from windlass_child.project_files.nodes import (
+    Unreadable,
+    compose,
+    has_text,
+    is_mapping,
+    is_scalar,
+    line_of,
+    mapping,
+    pairs,
+    sequence,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from windlass_child.checks.code import Code
+    from windlass_child.project_files.code import Code
 
+CODE = "yaml_syntax"
 CALLED = {"agents": "agent", "tasks": "task"}
 YAML_HINT = "Correct the YAML of this line: its indentation, a colon or a quote."
 USUAL = {
@@ -30,11 +39,28 @@ USUAL = {
     "tasks": ("description", "expected_output", "agent", "context", "tools", "output_file", "async_execution"),
 }
 """The members that hints name. crewai knows about 50, most of them internal."""
-Definition = ast.FunctionDef | ast.AsyncFunctionDef
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 MERGE = "<<"
 """The key with which YAML merges the members of another mapping."""
 CONFIG = {"agents": "config/agents.yaml", "tasks": "config/tasks.yaml"}
 """The files that crewai reads if the class does not name others."""
+MARKED = {
+    "agents": {"tools": "tool", "step_callback": "callback", "cache_handler": "cache_handler"},
+    "tasks": {
+        "tools": "tool",
+        "callbacks": "callback",
+        "output_json": "output_json",
+        "output_pydantic": "output_pydantic",
+    },
+}
+"""The members that name methods of the class, with the decorators of these methods. crewai refuses other names."""
+LISTS = {"agents": {"tools"}, "tasks": {"context", "tools", "callbacks"}}
+TEXTS = {
+    "agents": {"llm", "function_calling_llm", "step_callback"},
+    "tasks": {"agent", "output_json", "output_pydantic"},
+}
+"""The members that must be a list and those that must be a text, if they are given."""
+MARKS = {"agent", "task", "llm", *(mark for members in MARKED.values() for mark in members.values())}
 
 
 @dataclass(frozen=True)
@@ -60,25 +86,33 @@ class CrewClass:
         return CONFIG[kind]
 
     def methods(self, mark: str) -> set[str]:
-        return {node.name for node in self.node.body if isinstance(node, ast.FunctionDef) and mark in marks(node)}
+        return {node.name for node in self.node.body if isinstance(node, Definition) and mark in marks(node)}
 
     def may_have(self, name: str, mark: str) -> bool:
-        """Returns whether the class may have an agent or a task of this name. The names of decorators do not decide:
-        `from crewai.project import task as step` renames one, and `research = task(make)` has none.
+        """Returns whether the class may have an agent, a task or another marked part of this name. The names of
+        decorators do not decide: `from crewai.project import task as step` renames one, and `research = task(make)` has
+        none.
         """
-        other = {"agent": "task", "task": "agent"}[mark]
+        others = MARKS - {mark}
         for node in self.node.body:
             if isinstance(node, Definition):
-                if node.name == name and node.decorator_list and other not in marks(node):
+                if node.name == name and node.decorator_list and not others & marks(node):
                     return True
             elif isinstance(node, ast.Assign) and name in {getattr(one, "id", None) for one in node.targets}:
                 return True
         return False
 
     def lines_that_read(self, kind: str) -> list[int]:
-        """Returns the lines that read self.agents_config or self.tasks_config."""
-        nodes = (node for node in ast.walk(self.node) if isinstance(node, ast.Attribute))
-        return sorted(node.lineno for node in nodes if node.attr == f"{kind}_config")
+        """Returns the lines that read an entry of self.agents_config or self.tasks_config.
+
+        Returns [] if the class sets the attribute itself.
+        """
+        nodes = list(ast.walk(self.node))
+        of_kind = [node for node in nodes if isinstance(node, ast.Attribute) and node.attr == f"{kind}_config"]
+        if any(isinstance(node.ctx, ast.Store) for node in of_kind):
+            return []
+        read = {id(node.value) for node in nodes if isinstance(node, ast.Subscript)}
+        return sorted(node.lineno for node in of_kind if id(node) in read)
 
     @property
     def stands_alone(self) -> bool:
@@ -89,28 +123,10 @@ class CrewClass:
 def crews(code: Code) -> list[CrewClass]:
     return [
         CrewClass(path, node)
-        for path, tree in code.trees
+        for path, tree in code.trees_with_classes
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and "CrewBase" in marks(node) and code.uses(path, node)
     ]
-
-
-def known_members() -> dict[str, set[str]]:
-    """Returns the members that crewai knows, by the kind of file.
-
-    Returns {} without crewai, and for releases that list these members nowhere.
-    """
-    try:
-        with without_dotenv():
-            crewai, bases = import_module("crewai"), import_module("crewai.project.crew_base")
-    except ImportError:
-        return {}
-    if not hasattr(bases, "AgentConfig"):
-        return {}
-    return {
-        "agents": {*crewai.Agent.model_fields, *bases.AgentConfig.__annotations__},
-        "tasks": {*crewai.Task.model_fields, *bases.TaskConfig.__annotations__},
-    }
 
 
 def findings(code: Code, known: Mapping[str, set[str]]) -> Iterator[Found]:
@@ -141,10 +157,12 @@ def of_crew(code: Code, crew: CrewClass, known: Mapping[str, set[str]]) -> Itera
         try:
             root = compose(path)
         except Unreadable as fault:
-            yield error("yaml_syntax", f"{fault}.", code.named(path), fault.line, YAML_HINT)
+            yield error(CODE, f"{fault}.", code.named(path), fault.line, YAML_HINT)
             continue
         read[kind] = mapping(root)
-        yield from of_entries(root, kind, code.named(path), known.get(kind, set()), code.words)
+        allowed = known.get(kind, set())
+        yield from of_entries(root, kind, code.named(path), allowed, code.words if allowed else set())
+        yield from of_members(crew, read[kind] or {}, kind, code.named(path))
     if read["tasks"] is not None and files["tasks"]:
         yield from of_tasks(crew, read["tasks"], read["agents"], code.named(files["tasks"]))
 
@@ -161,24 +179,49 @@ def missing(code: Code, crew: CrewClass, kind: str, path: Path) -> Iterator[Foun
         yield error("config_missing", message, code.named(crew.path), line, hint)
 
 
+def of_members(crew: CrewClass, entries: dict[str, Any], kind: str, file: str) -> Iterator[Found]:
+    """Yields an error for each member whose value has another form, or names a method that the class does not have."""
+    for name, entry in entries.items():
+        for member, value in mapping(entry).items():
+            called = f"{member} of the {CALLED[kind]} {name}"
+            if member in LISTS[kind] and has_text(value):
+                message = f"{called} is the text {value.value!r}, and must be a list."
+                yield error("config_invalid", message, file, line_of(value), f"Write {member}: [{value.value}]")
+            elif member in TEXTS[kind] and not is_scalar(value):
+                yield error("config_invalid", f"{called} must be a text.", file, line_of(value), "Write one name.")
+            elif (mark := MARKED[kind].get(member)) and crew.stands_alone:
+                yield from of_names(crew, called, mark, value, file)
+
+
+def of_names(crew: CrewClass, called: str, mark: str, value: Any, file: str) -> Iterator[Found]:
+    names = sequence(value) or [value]
+    if not all(has_text(one) for one in names):  # crewai takes such a list as it is
+        return
+    for one in names:
+        if not crew.may_have(one.value, mark):
+            message = f"{called} names {one.value!r}, and {crew.node.name} has no method of that name with @{mark}."
+            yield error("unknown_name", message, file, line_of(one), of_marked(crew, mark))
+
+
+def of_marked(crew: CrewClass, mark: str) -> str:
+    known = sorted(crew.methods(mark))
+    return f"There are: {', '.join(known)}." if known else f"Write it in {crew.path.name}, with @{mark}."
+
+
 def of_tasks(crew: CrewClass, tasks: dict[str, Any], agents: dict[str, Any] | None, file: str) -> Iterator[Found]:
-    methods = crew.methods("agent")
     for name, task in tasks.items():
         members = mapping(task)
         if (agent := members.get("agent")) is not None and isinstance(agent.value, str) and agent.value:
-            yield from of_agent(crew, name, agent, methods, agents, file)
+            yield from of_agent(crew, name, agent, agents, file)
         for context in sequence(members.get("context")):
             if isinstance(context.value, str) and crew.stands_alone and not crew.may_have(context.value, "task"):
                 message = (
                     f"the context of the task {name} names {context.value!r}, and {crew.node.name} has no such @task."
                 )
-                hint = f"There are: {', '.join(sorted(crew.methods('task')))}."
-                yield error("unknown_context", message, file, line_of(context), hint)
+                yield error("unknown_context", message, file, line_of(context), of_marked(crew, "task"))
 
 
-def of_agent(
-    crew: CrewClass, task: str, agent: Any, methods: set[str], agents: dict[str, Any] | None, file: str
-) -> Iterator[Found]:
+def of_agent(crew: CrewClass, task: str, agent: Any, agents: dict[str, Any] | None, file: str) -> Iterator[Found]:
     """Checks the agent of a task. crewai finds the agent by the name of a method of the class."""
     if not crew.stands_alone or crew.may_have(agent.value, "agent"):
         return
@@ -187,8 +230,7 @@ def of_agent(
         yield error("unknown_agent", message, file, line_of(agent), f"Write it in {crew.path.name}, with @agent.")
         return
     message = f"the task {task} names the agent {agent.value!r}, which {crew.node.name} does not have."
-    known = f"There are: {', '.join(sorted(methods))}." if methods else f"Write it in {crew.path.name}, with @agent."
-    yield error("unknown_agent", message, file, line_of(agent), known)
+    yield error("unknown_agent", message, file, line_of(agent), of_marked(crew, "agent"))
 
 
 def of_entries(root: Any, kind: str, file: str, known: set[str], words: set[str]) -> Iterator[Found]:

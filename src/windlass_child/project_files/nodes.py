@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+LARGEST = 4 << 20
+"""Bytes of a file that is parsed."""
+
+
 class Unreadable(Exception):  # noqa: N818 - the name describes a file
     def __init__(self, message: str, line: int | None) -> None:
         super().__init__(message)
@@ -19,6 +23,8 @@ def compose(path: Path) -> Any:
     """Returns the root node of a file. Raises Unreadable if the file can't be read, or if it is no mapping."""
     yaml = import_module("yaml")
     try:
+        if path.stat().st_size > LARGEST:
+            raise Unreadable(f"the file is larger than {LARGEST >> 20} MB", None)
         text = path.read_text("utf-8")
         yaml.safe_load(text)
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -26,6 +32,8 @@ def compose(path: Path) -> Any:
         raise Unreadable(f"the file can't be read: {fault}", None) from None
     except yaml.YAMLError as fault:
         raise Unreadable(*in_words(fault)) from None
+    except RecursionError:
+        raise Unreadable("the file is nested too deeply", None) from None
     if root is not None and not isinstance(root, yaml.MappingNode):
         raise Unreadable("it must hold names, each with a colon and its members below it", line_of(root))
     return root
@@ -51,6 +59,14 @@ def pairs(node: Any) -> list[tuple[Any, Any]]:
 
 def is_mapping(node: Any) -> bool:
     return type(node).__name__ == "MappingNode"
+
+
+def is_scalar(node: Any) -> bool:
+    return type(node).__name__ == "ScalarNode"
+
+
+def has_text(node: Any) -> bool:
+    return is_scalar(node) and node.tag == "tag:yaml.org,2002:str" and bool(node.value)
 
 
 def sequence(node: Any) -> list[Any]:

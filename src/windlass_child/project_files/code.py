@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.checks.found import Place
+from windlass_child.project_files.found import Place
 from windlass_child.protocol.working_folder import IGNORED_FOLDERS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 UNCHECKED = IGNORED_FOLDERS | {"site-packages", "tests"}
 LARGEST = 4 * 1024 * 1024
@@ -54,13 +54,24 @@ class Code:
     @cached_property
     def trees(self) -> list[tuple[Path, ast.Module]]:
         """The syntax trees of the files that can be parsed. The import reports other files if the project uses them."""
-        found = []
-        for path in python_files(self.root):
-            try:
-                found.append((path, ast.parse(path.read_bytes())))
-            except (SyntaxError, ValueError, OSError, RecursionError):
-                continue
-        return found
+        return parsed(python_files(self.root))
+
+    @cached_property
+    def trees_with_classes(self) -> list[tuple[Path, ast.Module]]:
+        """The syntax trees of the files with the classes that are checked."""
+        if self._used is None:
+            return self.trees
+        return parsed(self.root / file for file in sorted({place.rpartition(":")[0] for place in self._used}))
+
+
+def parsed(files: Iterable[Path]) -> list[tuple[Path, ast.Module]]:
+    found = []
+    for path in files:
+        try:
+            found.append((path, ast.parse(path.read_bytes())))
+        except (SyntaxError, ValueError, OSError, RecursionError):
+            continue
+    return found
 
 
 def marks(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
