@@ -33,6 +33,23 @@ def test_a_project_that_loads_is_told_what_it_lacks_before_it_is_served(open_fol
         assert server.end() == 0
 
 
+def test_a_project_is_imported_once_for_a_version(open_folder: Path) -> None:
+    counted = open_folder / "counted"
+    counted.mkdir()
+    counted.chmod(0o777)
+    code = f"import os, tempfile\ntempfile.mkstemp(dir={str(counted)!r})\n"
+    project = written(open_folder / "project", {"pyproject.toml": PROJECT, "steep.py": code + STEEP})
+    with ForkedCommand(open_folder).started("dev", str(project), "--port", "0") as server:
+        server.wait_for("Base URL")
+        assert len(list(counted.iterdir())) == 1
+        (project / "steep.py").write_text(f"{code}\n{STEEP}")
+        server.wait_for("version 2 is served from now on")
+        assert len(list(counted.iterdir())) == 2
+        assert "kettle-that-nobody-made" in server.out + server.err, "other findings are reported all the same"
+        server.interrupt()
+        assert server.end() == 0
+
+
 def test_a_project_that_does_not_load_is_told_all_that_it_lacks(open_folder: Path) -> None:
     project = written(open_folder / "project", {"pyproject.toml": PROJECT, "steep.py": KEYS + STEEP})
     ended = ForkedCommand(open_folder)("dev", str(project), "--port", "0")

@@ -68,14 +68,18 @@ async def additional_findings(
     chosen: Interpreter,
     reader: Reader,
     entrypoint: str | None = None,
+    *,
+    is_loaded: bool = False,
 ) -> list[Finding]:
     """Returns the `findings` that need no second interpreter and that an inspection does not report.
 
-    `reader` reads the project's files. `entrypoint` is as of `kinds.recognise`.
+    `reader` reads the project's files. `entrypoint` is as of `kinds.recognise`. If an inspection has loaded the
+    project without a fault (`is_loaded`), its code runs again only to construct a flow.
     """
 
     async def examined(recognised: Recognised, interpreter: Path) -> list[Finding]:
-        found, _ = await Examiner(runner, recognised, interpreter, dict(environment), reader).load_findings()
+        examiner = Examiner(runner, recognised, interpreter, dict(environment), reader, is_loaded)
+        found, _ = await examiner.load_findings()
         return found
 
     return await _all(path, examined, lambda _: chosen.path, reader, entrypoint)
@@ -120,6 +124,7 @@ class Examiner:
     interpreter: Path
     environment: dict[str, str]
     reader: Reader
+    is_loaded: bool = False
     _needs: Needs | None = None
 
     async def findings(self) -> list[Finding]:
@@ -173,6 +178,7 @@ class Examiner:
                 "root": project.root,
                 "entrypoint": project.entrypoint,
                 "later": later,
+                "is_loaded": self.is_loaded,
                 "wanted": self._needs.wanted,
                 "used": self._needs.used,
             },

@@ -170,9 +170,10 @@ async def loaded(
     def warn(message: str) -> None:
         notify(f"warning: {message}")
 
-    async def findings() -> list[Finding]:
+    async def findings(*, is_loaded: bool) -> list[Finding]:
+        chosen, variables = registration.chosen, environment.variables
         return await additional_findings(
-            registration.path, runner, environment.variables, registration.chosen, DirectReader()
+            registration.path, runner, variables, chosen, DirectReader(), is_loaded=is_loaded
         )
 
     try:
@@ -180,9 +181,9 @@ async def loaded(
             store, runner, environment.variables, warn, secrets=environment.secrets & environment.variables.keys()
         )
     except ProjectError:
-        notify_errors(await findings(), notify)
+        notify_errors(await findings(is_loaded=False), notify)
         raise
-    notify_findings(await findings(), notify)
+    notify_findings(await findings(is_loaded=True), notify)
     return deployment
 
 

@@ -27,10 +27,12 @@ def examine(
     entrypoint: str,
     *,
     later: bool = False,
+    is_loaded: bool = False,
     wanted: list[dict[str, Any]] | None = None,
     used: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Checks a project. With `later`, the clock of the project's code is ahead.
+    """Checks a project. With `later`, the clock of the project's code is ahead. With `is_loaded`, another process has
+    loaded it without a fault, and its code runs again only if a run constructs more than a load.
 
     `wanted` are requirements of windlass.projects.requirements. `used` are the classes with @CrewBase that the
     entrypoint uses, as "file:line". The files of others are not checked. None stands for all classes.
@@ -45,7 +47,7 @@ def examine(
     found = [*packages.findings(code.root), *packages.of_wanted(code.root, wanted or [])]
     for adapter in frameworks.adapters():
         found += adapter.findings(project, code)
-    loaded = load(project, later=later)
+    loaded = None if is_loaded and not kinds.KINDS[kind].constructs else load(project, later=later)
     answer: dict[str, Any] = {"findings": found, "tasks": None, "unset": None}
     if isinstance(loaded, BaseException):
         known = any(one["level"] == ERROR for one in found) and findings.comes_of_a_declaration(loaded)
@@ -53,7 +55,7 @@ def examine(
             answer["findings"] = findings.with_it(found, findings.finding(loaded, project))
         answer["unset"] = findings.unset(loaded)
     else:
-        answer["tasks"] = tasks(loaded, code)
+        answer["tasks"] = tasks(loaded, code) if loaded is not None else []
         if kinds.KINDS[kind].built_at_load:
             answer["findings"] = [Found(**{**one, "level": WARNING}) for one in found]
     return dict(Redaction(environment()).plain(answer))

@@ -32,18 +32,20 @@ class Kind(NamedTuple):
 
     `is_declaration`: whether the entrypoint is a file that declares the project. A fault without a place is in it.
     `built_at_load`: whether a load builds all that a run needs. What a load passed over is then no error.
+    `constructs`: whether a run constructs an object of the project that a load does not construct.
     """
 
     framework: str | None
     is_declaration: bool = False
     built_at_load: bool = False
+    constructs: bool = False
 
 
 KINDS = {
     "crew": Kind("crewai", built_at_load=True),
     "json_crew": Kind("crewai", is_declaration=True),
-    "flow": Kind("crewai"),
-    "declarative_flow": Kind("crewai", is_declaration=True),
+    "flow": Kind("crewai", constructs=True),
+    "declarative_flow": Kind("crewai", is_declaration=True, constructs=True),
     "function": Kind(None),
 }
 
