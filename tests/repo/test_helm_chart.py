@@ -205,6 +205,13 @@ def test_every_variable_is_a_setting(everything: list[dict[str, Any]]) -> None:
     assert used <= known
 
 
+def test_servers_wait_for_the_migration_where_the_chart_runs_one(folder: Path) -> None:
+    for values, waits in ((NEEDED, True), (LEAST, False)):
+        for one in of_kind(rendered(values, folder), "Deployment"):
+            given = {"name": "WINDLASS_MIGRATE_AT_START", "value": "false"}
+            assert (given in container(one)["env"]) == waits
+
+
 def test_no_secret_is_in_what_is_rendered(everything: list[dict[str, Any]]) -> None:
     for one in [*of_kind(everything, "Deployment"), *of_kind(everything, "Job")]:
         sealed = {entry["name"]: entry for entry in container(one)["env"]}
@@ -229,7 +236,8 @@ def variables(database_url: str, tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.timeout(300)
 def test_the_commands_of_the_containers_serve_a_crew(variables: dict[str, str], folder: Path, tmp_path: Path) -> None:
-    objects = rendered(NEEDED, folder)
+    here = f"http://127.0.0.1:{variables['WINDLASS_PORT']}"
+    objects = rendered({**NEEDED, "publicUrl": here}, folder)
     (job,) = of_kind(objects, "Job")
     ended = _command(job, variables, tmp_path)(*container(job)["args"])
     assert ended.code == 0, ended.err
@@ -239,14 +247,18 @@ def test_the_commands_of_the_containers_serve_a_crew(variables: dict[str, str], 
     try:
         (api,) = (one for one in of_kind(objects, "Deployment") if container(one)["name"] == "api")
         probe = container(api)["readinessProbe"]["httpGet"]["path"]
-        here = f"http://127.0.0.1:{variables['WINDLASS_PORT']}"
         _until_ready(f"{here}{probe}")
         person = _command(api, variables, tmp_path)
-        assert person("init", str(tmp_path / "counter"), "--kind", "function").code == 0
-        deployed = person("deploy", str(tmp_path / "counter"))
+        project = tmp_path / "doubler"
+        project.mkdir()
+        (project / "pyproject.toml").write_text(
+            '[project]\nname = "doubler"\n[tool.windlass]\nentrypoint = "main:run"\n'
+        )
+        (project / "main.py").write_text("def run(number: int) -> int:\n    return 2 * number\n")
+        deployed = person("deploy", str(project))
         assert deployed.code == 0, deployed.err
-        ended = person("kickoff", "--deployment", "counter", "-i", "topic=tides", "--watch")
-        assert ended.code == 0, ended.err
+        ended = person("kickoff", "--deployment", "doubler", "-i", "number=21", "--watch")
+        assert (ended.code, ended.out) == (0, "42\n"), ended.err
     finally:
         for one in started:
             one.process.send_signal(signal.SIGTERM)

@@ -38,6 +38,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   value: /tmp
 - name: WINDLASS_LOG_FORMAT
   value: json
+{{- if .Values.migration.enabled }}
+- name: WINDLASS_MIGRATE_AT_START    # servers wait for the job
+  value: "false"
+{{- end }}
 {{- range $name, $value := .Values.settings }}
 - name: {{ $name }}
   value: {{ $value | toString | quote }}
