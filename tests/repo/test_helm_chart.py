@@ -171,7 +171,7 @@ def test_selectors_find_the_pods_of_their_own(everything: list[dict[str, Any]]) 
 
 def test_a_pool_takes_from_all_what_it_leaves_out(everything: list[dict[str, Any]]) -> None:
     pools = {one["metadata"]["labels"].get("windlass/pool"): one for one in of_kind(everything, "Deployment")}
-    assert container(pools["default"])["args"] == ["worker"]
+    assert container(pools["default"])["args"] == ["worker", "--exclude", "hear,see"]
     gpu = container(pools["gpu"])
     assert gpu["args"] == ["worker", "--deployments", "see,hear"]
     assert gpu["resources"] == {
@@ -185,6 +185,8 @@ def test_a_pool_takes_from_all_what_it_leaves_out(everything: list[dict[str, Any
     )
     assert scaled["crews-windlass-worker-gpu"]["minReplicaCount"] == 0
     (trigger,) = scaled["crews-windlass-worker-gpu"]["triggers"]
+    (others,) = scaled["crews-windlass-worker-default"]["triggers"]
+    assert others["metadata"]["query"] == 'max(windlass_queue_oldest_seconds{deployment!~"hear|see"})'
     assert trigger["metadata"]["query"] == 'max(windlass_queue_oldest_seconds{deployment=~"see|hear"})'
 
 

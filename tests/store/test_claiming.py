@@ -163,6 +163,7 @@ async def test_a_worker_that_stops_in_the_middle_of_a_claim_holds_up_nobody(rows
             "only": None,
             "ended": [],
             "recent": [],
+            "excluded": [],
         }
         message = cursor.mogrify(SQL["claim"].as_string(), values)
         connection.pgconn.send_query(message.encode())
@@ -191,7 +192,7 @@ async def test_what_is_claimed_is_read_whole_whether_it_is_small_or_large(rows: 
 async def test_a_claim_does_not_expand_inputs_that_are_compressed(rows: Rows) -> None:
     await rows.accept(inputs=json.dumps({"text": "x" * 500_000}))
     values = {"worker": rows.worker, "host": "here", "slots": 9, "lease": timedelta(seconds=60)}
-    found = await rows.database.rows(SQL["claim"], {**values, "only": None, "ended": [], "recent": []})
+    found = await rows.database.rows(SQL["claim"], {**values, "only": None, "ended": [], "recent": [], "excluded": []})
     assert [one["content"] for one in found] == [None]
 
 

@@ -123,8 +123,15 @@ async def test_no_statement_is_compiled_also_where_jit_is_on_for_all(stock_url: 
 
 
 async def test_a_function_that_disables_plans_is_not_compiled_in_a_session_with_jit(stock_url: str) -> None:
-    values = {"worker": new_id(), "host": "here", "slots": 2, "lease": timedelta(seconds=60), "only": None}
-    values |= {"ended": [], "recent": []}
+    values = {
+        "worker": new_id(),
+        "host": "here",
+        "slots": 2,
+        "lease": timedelta(seconds=60),
+        "only": None,
+        "excluded": [],
+    }
+    values |= {"ended": [], "recent": [], "excluded": []}
     async with Database(stock_url) as database:
         await migrate(database)
         rows = await Rows.make(database)

@@ -63,8 +63,15 @@ async def rows_touched(
 
 
 async def of_a_claim(rows: Rows, session: Connection | None = None) -> int:
-    values = {"worker": rows.worker, "host": "here", "slots": 2, "lease": timedelta(seconds=60), "only": None}
-    values |= {"ended": [], "recent": []}
+    values = {
+        "worker": rows.worker,
+        "host": "here",
+        "slots": 2,
+        "lease": timedelta(seconds=60),
+        "only": None,
+        "excluded": [],
+    }
+    values |= {"ended": [], "recent": [], "excluded": []}
     return await rows_touched(rows, CLAIMING["claim"].as_string(), values, session)
 
 

@@ -120,6 +120,22 @@ async def test_a_worker_that_runs_only_some_crews(rows: Rows) -> None:
     assert [one.id for one in await rows.claim(slots=2)] == [kickoff]
 
 
+async def test_a_worker_that_leaves_some_crews_out(rows: Rows) -> None:
+    other = await rows.beside("other")
+    (kickoff,), (elsewhere,) = await rows.accept(), await other.accept()
+    await rows.store.workers.seen(rows.worker, slots=2, lease=60.0, excluded=["other"])
+    assert (await wait_of(rows, kickoff)).code == "slot"
+    assert (await wait_of(rows, elsewhere)).code == "worker"
+    claimed = await rows.store.claim(rows.worker, 2, 60.0, excluded=["other", "third"])
+    assert [one.id for one in claimed] == [kickoff]
+
+
+async def test_a_worker_of_the_former_release_claims_as_before(rows: Rows) -> None:
+    (kickoff,) = await rows.accept()
+    claim = "SELECT id FROM claim_and_read(%(worker)s, 'here', 2, interval '60 s', NULL, '{}', '{}')"
+    assert [row["id"] for row in await rows.database.rows(claim, {"worker": rows.worker})] == [kickoff]
+
+
 async def test_the_end_of_its_processes_once_it_was_stopped(served: Rows) -> None:
     claimed = await served.started()
     await served.store.stop(claimed.id)

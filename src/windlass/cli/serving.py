@@ -156,7 +156,13 @@ def slugs(_: click.Context, __: click.Parameter, value: str | None) -> list[str]
     callback=slugs,
     help="Run only kickoffs of these crews, separated by commas. By default, of all.",
 )
-def worker(slots: int | None, deployments: list[str] | None) -> int:
+@click.option(
+    "--exclude",
+    metavar="NAME,...",
+    callback=slugs,
+    help="Run no kickoffs of these crews, which other workers run, for example on machines with a GPU.",
+)
+def worker(slots: int | None, deployments: list[str] | None, exclude: list[str] | None) -> int:
     """Run kickoffs, as one of many processes.
 
     Needs WINDLASS_DATABASE_URL, and the WINDLASS_MASTER_KEY that all processes of this database share. The projects of
@@ -164,7 +170,9 @@ def worker(slots: int | None, deployments: list[str] | None) -> int:
     WINDLASS_DRAIN_GRACE seconds to finish. It releases the others to other workers, which continue after the last
     finished task. After a second SIGTERM, or Ctrl-C, it does not wait.
     """
+    if deployments and exclude:
+        raise click.UsageError("Give --deployments or --exclude, not both.")
     settings = serving_settings({"slots": slots})
     from windlass.wiring.process import work
 
-    return work(settings, deployments, notify=notify)
+    return work(settings, deployments, exclude or (), notify=notify)

@@ -198,6 +198,7 @@ class Worker:
             free,
             self._config.lease,
             only=self._config.deployments,
+            excluded=self._config.excluded,
             ended=[kickoff for (kickoff, _), running in self._runs.items() if running.run.slot.offered],
             recent=self._recent,
         )
@@ -279,6 +280,7 @@ class Worker:
             slots=0 if self._draining or not self._is_able else self._config.slots,
             lease=self._config.lease,
             deployments=self._config.deployments,
+            excluded=self._config.excluded,
             usage=WorkerUsage(self._slots.used, *self._runner.zygotes()),
         )
         await asyncio.sleep(self._config.renewal)

@@ -79,8 +79,8 @@ class WorkerConfig:
     It runs `slots` kickoffs at once. `lease` and `renewal` are in seconds. `limits` are for runs whose deployment sets
     none. `files` limits the files of a kickoff that are stored. `projects` are those whose code the worker may run,
     `interpreters` chooses their interpreters, `code` has the folders of their code, and `reader` reads their files.
-    `deployments` are the slugs of the deployments whose kickoffs it runs, None for all. While `fault` returns a fault,
-    the worker claims nothing.
+    `deployments` are the slugs of the deployments whose kickoffs it runs, None for all but those of `excluded`. While
+    `fault` returns a fault, the worker claims nothing.
     """
 
     slots: int
@@ -95,6 +95,7 @@ class WorkerConfig:
     reader: BoundedReader = field(default_factory=BoundedReader)
     deployed: Deployed | None = None
     deployments: tuple[str, ...] | None = None
+    excluded: tuple[str, ...] = ()
     fault: Check = nothing
     _checks: FolderChecks[Code] = field(default_factory=FolderChecks, init=False, repr=False, compare=False)
 

@@ -116,18 +116,20 @@ class Claims:
         lease: float,
         *,
         only: Sequence[str] | None = None,
+        excluded: Sequence[str] = (),
         ended: Sequence[UUID] = (),
         recent: Sequence[UUID] = (),
     ) -> list[Claimed]:
         """Starts at most `slots` waiting kickoffs under this worker's lease, and writes their task records.
 
         Each deployment gets a fair share of the slots. Within a deployment, priority decides, then age. `only` are the
-        slugs of the deployments, None for all. `ended` are kickoffs of this worker that have no process any more and
-        are not settled yet: they don't count in the share of their deployment. `recent` are the deployments of its last
-        starts, the latest one last.
+        slugs of the deployments, None for all, and `excluded` those that are left out. `ended` are kickoffs of this
+        worker that have no process any more and are not settled yet: they don't count in the share of their deployment.
+        `recent` are the deployments of its last starts, the latest one last.
         """
         values: dict[str, Any] = {"worker": worker, "host": host(), "slots": slots, "lease": timedelta(seconds=lease)}
         values |= {"only": None if only is None else list(only), "ended": list(ended), "recent": list(recent)}
+        values["excluded"] = list(excluded)
         async with self._database.connection() as connection:
             rows = await fetch(connection, SQL["claim"], values)
             if large := [row["id"] for row in rows if row["content"] is None]:
@@ -217,17 +219,19 @@ class WorkerStore:
         slots: int,
         lease: float,
         deployments: Sequence[str] | None = None,
+        excluded: Sequence[str] = (),
         usage: WorkerUsage | None = None,
     ) -> None:
         """Records that the worker is alive, on this machine and in this process, until its lease ends.
 
-        `deployments` are the slugs whose kickoffs it claims, None for all.
+        `deployments` are the slugs whose kickoffs it claims, None for all but those of `excluded`.
         """
         values = {"host": host(), "pid": os.getpid(), "lease": timedelta(seconds=lease)}
         usage = usage or WorkerUsage()
         reported = {
             "slots": slots,
             "deployments": None if deployments is None else list(deployments),
+            "excluded": list(excluded),
             "version": __version__,
             "running": usage.running,
             "zygotes": usage.zygotes,

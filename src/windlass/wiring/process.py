@@ -67,22 +67,24 @@ Compose = Callable[[AsyncExitStack], Awaitable[Shared]]
 """Starts the services of a process, the infrastructure first. They stop with the stack."""
 
 
-def work(settings: Settings, deployments: Sequence[str] | None = None, *, notify: Notify) -> int:
+def work(
+    settings: Settings, deployments: Sequence[str] | None = None, excluded: Sequence[str] = (), *, notify: Notify
+) -> int:
     """Runs kickoffs until a stop signal, then drains the worker. Returns the exit code.
 
-    `deployments` are the slugs of the deployments whose kickoffs it runs, None for all.
+    `deployments` are the slugs of the deployments whose kickoffs it runs, None for all but those of `excluded`.
     """
 
     async def compose(stack: AsyncExitStack) -> Shared:
         shared = await Shared.open(settings, stack, notify)
-        await _warn_of_unknown(deployments or (), DeploymentStore(shared.database), notify)
+        await _warn_of_unknown([*(deployments or ()), *excluded], DeploymentStore(shared.database), notify)
         runner = await start_runner(shared)
         await start_side_jobs(shared)
         environments = CrewEnvironments(settings.crew_env, shared.resolver)
         await start_builds(shared, runner, environments)
-        worker = await start_worker(shared, runner, environments, deployments=deployments)
+        worker = await start_worker(shared, runner, environments, deployments=deployments, excluded=excluded)
         logger.event("worker.ready", worker=worker.id, slots=settings.slots)
-        of = f" of {', '.join(deployments)}" if deployments else ""
+        of = f" of {', '.join(deployments)}" if deployments else f", none of {', '.join(excluded)}," if excluded else ""
         notify(f"working, {settings.slots} kickoffs{of} at once; Ctrl-C stops")
         return shared
 
@@ -93,7 +95,7 @@ def work(settings: Settings, deployments: Sequence[str] | None = None, *, notify
 async def _warn_of_unknown(slugs: Sequence[str], store: DeploymentStore, notify: Notify) -> None:
     for slug in slugs:
         if await store.get(slug) is None:
-            notify(f"warning: there is no crew {slug!r} yet. Its kickoffs run here as soon as it is deployed.")
+            notify(f"warning: there is no crew {slug!r} yet. The worker follows its name as soon as it is deployed.")
 
 
 def serve_api(settings: Settings, *, notify: Notify) -> int:

@@ -105,10 +105,11 @@ async def start_worker(
     interpreters: Interpreters | None = None,
     code: ServedCode | None = None,
     deployments: Sequence[str] | None = None,
+    excluded: Sequence[str] = (),
 ) -> Worker:
     """Starts a worker. `given` are the projects that the server was started with.
 
-    `deployments` are the slugs of the deployments whose kickoffs it runs, None for all.
+    `deployments` are the slugs of the deployments whose kickoffs it runs, None for all but those of `excluded`.
     """
     settings, store, infrastructure = shared.settings, shared.kickoffs, shared.infrastructure
     if infrastructure.exclusive:
@@ -124,6 +125,7 @@ async def start_worker(
         interpreters or interpreters_of_command(None),
         code or ServedCode(),
         deployments=None if deployments is None else tuple(deployments),
+        excluded=tuple(excluded),
         deployed=DeployedCode(shared.checkouts, shared.environments, shared.resolver),
         fault=shared.folder_check,
         reader=shared.reader,

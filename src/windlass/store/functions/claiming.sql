@@ -22,8 +22,11 @@ $$;
 -- Arguments about the worker: `only_slugs` are the deployments whose kickoffs it runs, NULL for all. `ended` are its kickoffs that have no
 -- process any more and are not settled yet: they count in the concurrency of their deployments, but not in their shares. `recent` are the
 -- deployments of its last starts, the latest one last. Between deployments with equal shares, the one that started least recently is next.
+-- `excluded_slugs` are the deployments whose kickoffs it does not run.
+DROP FUNCTION IF EXISTS claim_kickoffs(uuid, text, integer, interval, text[], uuid[], uuid[]);
 CREATE OR REPLACE FUNCTION claim_kickoffs(
-    by_worker uuid, on_host text, free_slots integer, lease interval, only_slugs text[], ended uuid[], recent uuid[]
+    by_worker uuid, on_host text, free_slots integer, lease interval, only_slugs text[], ended uuid[], recent uuid[],
+    excluded_slugs text[] DEFAULT '{}'
 ) RETURNS SETOF uuid
 LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -57,7 +60,7 @@ BEGIN
                SELECT weight, concurrency, paused_at, slug FROM deployments WHERE id = waiting.deployment_id OFFSET 0
                ) AS deployment
           LEFT JOIN running ON running.deployment_id = waiting.deployment_id
-         WHERE paused_at IS NULL AND (only_slugs IS NULL OR slug = ANY (only_slugs))
+         WHERE paused_at IS NULL AND (only_slugs IS NULL OR slug = ANY (only_slugs)) AND slug <> ALL (excluded_slugs)
     ), tried AS (  -- one per slot is enough
         SELECT free.*
           FROM free
@@ -145,15 +148,17 @@ $$;
 -- reads afterwards. The answer has at most 32 KB and fits into the buffers of a connection. PostgreSQL can therefore commit, and release
 -- the lock of the claim, although the worker does not read. The stored sizes are compared first: they are known without reading the values,
 -- and inputs that are compressed may be a hundred times as large.
+DROP FUNCTION IF EXISTS claim_and_read(uuid, text, integer, interval, text[], uuid[], uuid[]);
 CREATE OR REPLACE FUNCTION claim_and_read(
-    by_worker uuid, on_host text, free_slots integer, lease interval, only_slugs text[], ended uuid[], recent uuid[]
+    by_worker uuid, on_host text, free_slots integer, lease interval, only_slugs text[], ended uuid[], recent uuid[],
+    excluded_slugs text[] DEFAULT '{}'
 ) RETURNS TABLE (id uuid, content json)
 LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off
 AS $$
 DECLARE
-    claimed uuid[] := ARRAY(SELECT claim_kickoffs(by_worker, on_host, free_slots, lease, only_slugs, ended, recent));
+    claimed uuid[] := ARRAY(SELECT claim_kickoffs(by_worker, on_host, free_slots, lease, only_slugs, ended, recent, excluded_slugs));
     small uuid[];
 BEGIN
     IF cardinality(claimed) = 0 THEN

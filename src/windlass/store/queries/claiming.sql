@@ -1,5 +1,5 @@
 -- name: claim
-SELECT id, content FROM claim_and_read(%(worker)s, %(host)s, %(slots)s, %(lease)s, %(only)s, %(ended)s, %(recent)s)
+SELECT id, content FROM claim_and_read(%(worker)s, %(host)s, %(slots)s, %(lease)s, %(only)s, %(ended)s, %(recent)s, %(excluded)s)
 
 -- name: claimed
 SELECT id, content FROM read_claimed(%(ids)s, %(worker)s)
@@ -127,8 +127,8 @@ SELECT (SELECT count(*) FROM promoted) AS promoted,
        (SELECT json_build_array(deployment_id, concurrency_key) FROM page OFFSET %(limit)s - 1) AS last
 
 -- name: worker_seen
-INSERT INTO workers (id, host, pid, slots, deployments, version, running, zygotes, zygote_memory, alive_until)
-VALUES (%(id)s, %(host)s, %(pid)s, %(slots)s, %(deployments)s, %(version)s, %(running)s, %(zygotes)s, %(zygote_memory)s,
+INSERT INTO workers (id, host, pid, slots, deployments, excluded, version, running, zygotes, zygote_memory, alive_until)
+VALUES (%(id)s, %(host)s, %(pid)s, %(slots)s, %(deployments)s, %(excluded)s, %(version)s, %(running)s, %(zygotes)s, %(zygote_memory)s,
         now() + %(lease)s)
     ON CONFLICT (id) DO UPDATE
    SET seen_at = now(), slots = excluded.slots, running = excluded.running, zygotes = excluded.zygotes,

@@ -170,7 +170,7 @@ SELECT asked.id, asked.shown_state AS state, slug, paused, concurrency, run_at, 
  CROSS JOIN LATERAL (
        SELECT count(*) AS workers, coalesce(sum(slots), 0) AS slots
          FROM workers
-        WHERE alive_until > now() AND (deployments IS NULL OR asked.slug = ANY (deployments))
+        WHERE alive_until > now() AND (deployments IS NULL OR asked.slug = ANY (deployments)) AND asked.slug <> ALL (excluded)
        ) AS alive
  CROSS JOIN LATERAL (
        SELECT count(*) FILTER (WHERE (-priority, id) < (-asked.priority, asked.id)) AS ahead
