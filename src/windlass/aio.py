@@ -94,6 +94,13 @@ def in_thread(work: Callable[[], Answer], name: str) -> asyncio.Future[Answer]:
     return future
 
 
+async def set_within(event: asyncio.Event, seconds: float) -> None:
+    """Returns when the event is set, and after `seconds` in any case."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
 async def cancelled(*tasks: asyncio.Task[Any]) -> None:
     """Cancels the tasks repeatedly until all have ended."""
     waiting = set(tasks)

@@ -171,7 +171,15 @@ class Settings(SignInSettings):
         20.0,
         ge=0,
         le=86_400,
-        description="Seconds that runs may go on after their worker received SIGTERM, before they are released.",
+        description="Seconds that runs may go on after their worker received SIGTERM, before they are released. "
+        "Requests that are being answered may go on for as long.",
+    )
+    stop_delay: float = Field(
+        0.0,
+        ge=0,
+        le=3600,
+        description="Seconds after SIGTERM in which an API process goes on accepting connections while `/ready` "
+        "answers 503, so that load balancers stop using it (docs/how-to/upgrade.md).",
     )
     max_losses: int = Field(
         3,

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
 from typing import TYPE_CHECKING
 
@@ -111,6 +112,68 @@ async def test_a_request_that_waits_on_is_told_that_the_server_stops(
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
     assert answer.json()["message"] == "The server is stopping. Send the request again."
     assert not [record for record in caplog.records if record.exc_info]
+
+
+GET = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def test_a_server_that_drains_answers_on_kept_connections_and_closes_them(crew: Crew) -> None:
+    """A proxy may send a request on a connection that it keeps at the moment at which the server stops."""
+    async with serving(crew.server.database.url) as other:
+        kept, writer = await asyncio.open_connection("127.0.0.1", other.port)
+        idle, idle_writer = await asyncio.open_connection("127.0.0.1", other.port)
+        for reader, sender in ((kept, writer), (idle, idle_writer)):
+            sender.write(GET)
+            assert "connection" not in (await answer_of(reader))[1]
+        draining = asyncio.create_task(other.http_server.drain(60, asyncio.Event()))
+        await asyncio.sleep(0)
+        assert not draining.done()
+        writer.write(GET)
+        status, headers, _ = await answer_of(kept)
+        assert (status, headers["connection"]) == (200, "close")
+        assert await kept.read() == b""
+        await asyncio.wait_for(draining, 60)  # the other connection is idle, and so is closed
+        assert await idle.read() == b""
+        assert await refused(other.port)
+        writer.close()
+        idle_writer.close()
+
+
+async def test_a_connection_that_was_made_before_the_drain_is_answered(crew: Crew) -> None:
+    """The kernel makes connections that the server has not accepted yet. It would reset them at the end."""
+    async with serving(crew.server.database.url) as other:
+        early = socket.create_connection(("127.0.0.1", other.port))  # the server can't accept it meanwhile
+        early.sendall(GET)
+        draining = asyncio.create_task(other.http_server.drain(60, asyncio.Event()))
+        reader, writer = await asyncio.open_connection(sock=early)
+        assert (await answer_of(reader))[0] == 200
+        writer.close()
+        await draining
+
+
+async def test_a_drain_ends_at_once_when_that_is_wanted(crew: Crew) -> None:
+    kickoff = await crew.kickoff()
+    async with serving(crew.server.database.url) as other:
+        held = asyncio.create_task(crew.at(other).get(f"/status/{kickoff}?wait=60"))
+        await _is_held(other)
+        stop_now = asyncio.Event()
+        draining = asyncio.create_task(other.http_server.drain(600, stop_now))
+        await until(lambda: refused(other.port), "it accepts no more connections")
+        assert not draining.done()
+        stop_now.set()
+        async with asyncio.timeout(30):
+            await draining
+        await other.http_server.stop()
+        assert (await held).status_code == 503
+
+
+async def refused(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except ConnectionRefusedError:
+        return True
+    writer.close()
+    return False
 
 
 async def test_an_idle_connection_does_not_keep_the_server_from_stopping(crew: Crew) -> None:

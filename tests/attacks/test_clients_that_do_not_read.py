@@ -199,6 +199,9 @@ class Nowhere:
     def abort(self) -> None:
         raise AssertionError("nothing is to be cut off")
 
+    def get_extra_info(self, name: str) -> object:
+        raise AssertionError(f"it has no {name}")
+
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 

@@ -47,7 +47,8 @@ def begins(server: DevServer, word: str) -> str | None:
 
 def test_a_full_disk_is_reported_and_nothing_is_lost_once_it_has_room(server: DevServer) -> None:
     assert server.process is not None
-    assert ready(server) == (200, {"status": "ok", "checks": {"database": "ok", "folders": "ok", "worker": "ok"}})
+    passed = {"database": "ok", "folders": "ok", "worker": "ok", "server": "ok"}
+    assert ready(server) == (200, {"status": "ok", "checks": passed})
     running = [server.kickoff(5.0, word=f"running {number}") for number in range(3)]
     until(lambda: all(server.status(one)["state"] == "STARTED" for one in running), "they run")
     printed: list[str] = []
@@ -82,7 +83,7 @@ def test_kickoffs_wait_while_the_disk_of_the_server_is_full_and_that_of_its_data
     assert server.ended(server.kickoff(0))["state"] == "SUCCESS"
     with full(server.home):
         until(lambda: "folders" in ready(server)[1].get("problems", {}), "the fault is reported")
-        assert ready(server)[1]["checks"] == {"database": "ok", "folders": "failing", "worker": "ok"}
+        assert ready(server)[1]["checks"] == {"database": "ok", "folders": "failing", "worker": "ok", "server": "ok"}
         until(lambda: slots(emptied_url) == [0], "the worker has no slots")
         kickoff = server.kickoff(0, word="later")
         looks = server.log.count("kickoff.started")

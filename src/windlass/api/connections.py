@@ -5,11 +5,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import re
 import resource
+import select
 import socket
+import struct
+import sys
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -50,6 +55,8 @@ IDLE_SECONDS = 620
 120, Google's load balancer 600): the side that closes first never sends a request to a connection that is being closed.
 """
 
+SO_ATTACH_FILTER = 26
+"""Of Linux. The module `socket` has no name for it."""
 LARGEST_REST = 128 << 20
 """Bytes of a refused request that are read and discarded, so that its client reads the response."""
 
@@ -72,18 +79,21 @@ class Transport(Protocol):
 
     def abort(self) -> None: ...
 
+    def get_extra_info(self, name: str) -> Any: ...
+
 
 class Held:
     """One connection. `behind_since` is the time at which unsent data was first seen. It is None without unsent data,
-    and it is reset when the client has received buffered data.
+    and it is reset when the client has received buffered data. `used` is whether a request has begun on it.
     """
 
-    __slots__ = ("behind_since", "source", "transport")
+    __slots__ = ("behind_since", "source", "transport", "used")
 
     def __init__(self, transport: Transport, source: Source) -> None:
         self.transport = transport
         self.source = source
         self.behind_since: float | None = None
+        self.used = False
 
 
 class Connections:
@@ -99,6 +109,8 @@ class Connections:
         self._held: set[Held] = set()
         self._idle: dict[Held, None] = {}  # in the order in which they became idle
         self._by_source: Counter[str] = Counter()
+        self.closing = False
+        """Whether each response closes its connection, because the server stops."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -134,7 +146,15 @@ class Connections:
         self._idle[held] = None
 
     def busy(self, held: Held) -> None:
+        held.used = True
         self._idle.pop(held, None)
+
+    def close_unused(self) -> None:
+        """Closes the connections without a request. One on which a request arrives at this moment stays open."""
+        for held in [held for held in self._held if held in self._idle or not held.used]:
+            if not _has_data(held.transport) and not held.transport.get_write_buffer_size():
+                self.leave(held)
+                held.transport.close()
 
     def abort_stalled(self, now: float) -> None:
         """Aborts the connections whose clients receive nothing.
@@ -166,6 +186,40 @@ class Connections:
         elif held.behind_since is None:
             held.behind_since = now
         return held.behind_since is not None and now - held.behind_since >= self._limits.taken_within
+
+
+def _has_data(transport: Transport) -> bool:
+    """Returns whether the kernel has bytes of the client that were not read, or the client has closed."""
+    descriptor = transport.get_extra_info("socket").fileno()
+    if descriptor < 0:
+        return True
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    return bool(waiting.poll(0))
+
+
+SYN, ACK = 0x02, 0x10
+WITHOUT_NEW = (  # a program for the kernel's packet filter
+    (0x30, 0, 0, 13),  # load the flags of the TCP header
+    (0x54, 0, 0, SYN | ACK),
+    (0x15, 1, 0, SYN),  # the first packet of a connection?
+    (0x06, 0, 0, 0xFFFFFFFF),  # accept it
+    (0x06, 0, 0, 0),  # drop it
+)
+
+
+def refuse_connections(listening: socket.socket) -> None:
+    """Lets no further connection into the queue of a listening socket, from which the server still accepts. Linux only.
+
+    When the socket is closed, the kernel resets the connections in its queue, although their clients may have sent a
+    request. A client whose first packet is dropped repeats it a second later, and is refused then.
+    """
+    if sys.platform == "linux":
+        program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in WITHOUT_NEW))
+        with suppress(OSError):  # some sandboxes have no filters
+            listening.setsockopt(
+                socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", len(WITHOUT_NEW), ctypes.addressof(program))
+            )
 
 
 def limit_unsent_data(listening: socket.socket, taken_within: float) -> None:
@@ -285,6 +339,8 @@ class TimeoutProtocol(HttpToolsProtocol):
             raise _RefusedError
         if not self.parser.should_upgrade():
             super().on_headers_complete()
+            if self.guard.closing:
+                self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         self._stop_waiting()

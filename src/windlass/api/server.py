@@ -11,14 +11,27 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from windlass.aio import set_within
 from windlass.api.application import TrustedProxies, sources
-from windlass.api.connections import IDLE_SECONDS, ConnectionLimits, Connections, TimeoutProtocol, limit_unsent_data
+from windlass.api.connections import (
+    IDLE_SECONDS,
+    ConnectionLimits,
+    Connections,
+    TimeoutProtocol,
+    limit_unsent_data,
+    refuse_connections,
+)
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 
+ACCEPTING_SECONDS = 0.1
+"""Time for the last connections of the listening socket to be accepted."""
+UNUSED_SECONDS = 1.0
+"""Time for a proxy to use the connections that it keeps. A response closes each. The rest are closed afterwards."""
+LOOK_SECONDS = 0.02
 TICKS = 10
 """Ticks of uvicorn between two checks of the connections. Ten ticks are one second."""
 
@@ -88,11 +101,34 @@ class HttpServer:
 
     async def start(self) -> None:
         """Raises WindlassError if the server can't listen on the address."""
-        listening = _bound(self._server.config, self._address)
-        limit_unsent_data(listening, self._taken_within)
-        self._serving = asyncio.create_task(self._server.serve([listening]), name="http server")
+        self._listening = _bound(self._server.config, self._address)
+        limit_unsent_data(self._listening, self._taken_within)
+        self._serving = asyncio.create_task(self._server.serve([self._listening]), name="http server")
         while not self._server.started and not self._serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0.005)
+
+    def leave(self) -> None:
+        """Lets each response close its connection, because this server stops soon."""
+        self._connections.closing = True
+
+    async def drain(self, within: float, stop_now: asyncio.Event) -> None:
+        """Accepts no more connections, and returns when all requests are answered, after `within` seconds in any case.
+
+        Loses no connection that a client has made, and closes none on which a request arrives.
+        """
+        if self._serving is None or stop_now.is_set():
+            return
+        self.leave()
+        clock = asyncio.get_running_loop()
+        began = clock.time()
+        refuse_connections(self._listening)
+        await set_within(stop_now, ACCEPTING_SECONDS)
+        for server in self._server.servers:
+            server.close()
+        while len(self._connections) and clock.time() - began < within and not stop_now.is_set():
+            if clock.time() - began >= UNUSED_SECONDS:
+                self._connections.close_unused()
+            await set_within(stop_now, LOOK_SECONDS)
 
     async def stop(self) -> None:
         if self._serving:

@@ -40,6 +40,12 @@ class Builds:
         self._waiting: defaultdict[UUID, set[asyncio.Event]] = defaultdict(set)
         listener.on(BUILDS, lambda build: self._wake(UUID(build)))
         listener.on_gap(self._wake_all)
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Ends the waits of `log`, which return the lines that there are. Later calls do not wait."""
+        self._stopping = True
+        self._wake_all()
 
     async def start(
         self,
@@ -83,7 +89,8 @@ class Builds:
                 if found is None:
                     return None
                 lines = await self._store.log(build, after=after, limit=limit)
-                if lines or found.has_ended or not await _notified(notice, deadline - clock.time()):
+                ready = lines or found.has_ended or self._stopping
+                if ready or not await _notified(notice, deadline - clock.time()):
                     if found.has_ended and wait:  # who follows the build uses its version next
                         await self._store.passed_by_servers()
                     return LogPage(lines, found, lines[-1].seq if lines else after)

@@ -46,6 +46,12 @@ class Statuses:
         self._large_reads = asyncio.Semaphore(LARGE_READS)
         self._facts: Batcher[UUID, Facts | None] = Batcher(self._look_up_facts, fatal=DatabaseUnavailable, lanes=LANES)
         self._ends = Notices(listener, ENDED)
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Ends the waits of `get_ended`, which return the status as it is. Later calls do not wait."""
+        self._stopping = True
+        self._ends.resolve_all()
 
     async def get(self, kickoff: UUID) -> KickoffStatus | None:
         return await self._batches.ask(kickoff)
@@ -101,6 +107,8 @@ class Statuses:
                 if found is None or found.state.ended or not may_wait(found):
                     return found
                 if or_asking and found.state is State.PENDING_HUMAN_INPUT:
+                    return found
+                if self._stopping:
                     return found
                 if not await _notified(notice, deadline - clock.time()):
                     return await self.get(kickoff)

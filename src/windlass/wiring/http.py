@@ -86,11 +86,24 @@ REPORT_FAILURES_EVERY = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """An HTTP server that answers. Clients reach it at `address`, and commands on this machine at `address_here`."""
+    """An HTTP server that answers. Clients reach it at `address`, and commands on this machine at `address_here`.
+
+    `waits` are those that requests wait in.
+    """
 
     address: str
     address_here: str
     dashboard: Dashboard
+    server: HttpServer
+    streams: EventStreams
+    waits: tuple[Statuses, Builds]
+
+    async def drain(self, within: float, stop_now: asyncio.Event) -> None:
+        """Answers requests that wait for something, and lets the others end within these seconds."""
+        await self.streams.stop()
+        for waits in self.waits:
+            waits.stop()
+        await self.server.drain(within, stop_now)
 
     async def sign_in_link(self) -> str:
         """Returns the address that signs the owner in to the dashboard, once."""
@@ -117,7 +130,8 @@ async def start_http(shared: Shared, root: str | None = None, *, worker_follows:
         KickoffReads(shared.database), infrastructure.listener, most=most_open, most_of_user=MOST_STREAMS_OF_A_USER
     )
     crew_api = _crew_api(shared, access, streams, Shares(most_open, "requests that wait"))
-    control = _control_api(shared, access)
+    builds = Builds(BuildStore(shared.database), infrastructure.listener)
+    control = _control_api(shared, access, builds)
     dashboard = _dashboard(shared, control, crew_api)
     app = Application(
         crew_api,
@@ -148,7 +162,9 @@ async def start_http(shared: Shared, root: str | None = None, *, worker_follows:
     here = dashboard.here = http_url(settings.host, server.port)
     if settings.issuer is None and is_loopback(settings.host):
         infrastructure.identity.issue_at(here)
-    return Http(settings.public_url or here, here, dashboard)
+    waits = (crew_api.statuses, builds)
+    shared.http = Http(settings.public_url or here, here, dashboard, server, streams, waits)
+    return shared.http
 
 
 def _authenticator(shared: Shared) -> TokenAuthenticator:
@@ -181,7 +197,7 @@ def _crew_api(shared: Shared, access: TokenAuthenticator, streams: EventStreams,
     )
 
 
-def _control_api(shared: Shared, access: TokenAuthenticator) -> ControlApi:
+def _control_api(shared: Shared, access: TokenAuthenticator, builds: Builds) -> ControlApi:
     settings, database, infrastructure = shared.settings, shared.database, shared.infrastructure
     deployments, overview, audit = DeploymentStore(database), OverviewStore(database), AuditStore(database)
     key_ring = infrastructure.key_ring
@@ -196,7 +212,7 @@ def _control_api(shared: Shared, access: TokenAuthenticator) -> ControlApi:
         deploys=Deploys(
             deployments,
             ManagingStore(database),
-            Builds(BuildStore(database), infrastructure.listener),
+            builds,
             shared.sources,
             allow_local_git=settings.git_allow_private,
         ),
@@ -250,9 +266,12 @@ def _health(shared: Shared, *, worker_follows: bool) -> list[Route]:
             return None
         return "The worker of this process claims no kickoffs: it has not started yet, or it stops."
 
+    async def stop_fault() -> str | None:
+        return "The server is stopping." if shared.stopping else None
+
     checks: dict[str, Check] = {"database": database_fault, "folders": shared.folder_check, "worker": worker_fault}
     return health_routes(
-        checks,
+        {**checks, "server": stop_fault},
         lambda: shared.runner.degraded() if shared.runner else [],
         lambda: shared.runner.failed_warm_ups() if shared.runner else 0,
     )

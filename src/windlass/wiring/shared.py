@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import nullcontext
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from windlass.aio import serving
+from windlass.aio import serving, set_within
 from windlass.deployments.checkouts import Checkouts
 from windlass.deployments.resolution import Resolver
 from windlass.deployments.secret_reads import connector
@@ -23,7 +24,6 @@ from windlass.wiring.infrastructure import open_infrastructure
 from windlass.wiring.setup import environments_of, place_for_code, server_builder
 
 if TYPE_CHECKING:
-    import asyncio
     from contextlib import AsyncExitStack
 
     from windlass.config import Settings
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from windlass.lifecycle.worker import Worker
     from windlass.projects.environments import Environments
     from windlass.runner import Runner
+    from windlass.wiring.http import Http
     from windlass.wiring.infrastructure import Infrastructure, Notify, WhileWaiting
 
 
@@ -57,6 +58,9 @@ class Shared:
         self.resolver = resolver
         self.runner: Runner | None = None
         self.worker: Worker | None = None
+        self.http: Http | None = None
+        self.stopping = False
+        """Whether the process was asked to stop. The server is not ready then."""
 
     @classmethod
     async def open(
@@ -73,9 +77,23 @@ class Shared:
         return cls(settings, stack, notify, infrastructure, await stack.enter_async_context(serving(resolver)))
 
     async def drain(self, stop_now: asyncio.Event) -> None:
-        """Lets the runs of this process end in time, if it has a worker."""
+        """Lets the runs and then the requests of this process end in time, if it has a worker and an HTTP server.
+
+        Requests are answered while runs end, and for the delay after which load balancers have noticed the stop.
+        """
+        self.stopping = True
+        if self.http is not None:
+            self.http.server.leave()
+        delay = asyncio.create_task(self._delay(stop_now))
         if self.worker is not None:
             await self.worker.drain(self.settings.drain_grace, stop_now)
+        await delay
+        if self.http is not None:
+            await self.http.drain(self.settings.drain_grace, stop_now)
+
+    async def _delay(self, stop_now: asyncio.Event) -> None:
+        if self.http is not None and self.settings.stop_delay:
+            await set_within(stop_now, self.settings.stop_delay)
 
     @cached_property
     def kickoffs(self) -> KickoffStore:
