@@ -12,7 +12,7 @@ export UV_LINK_MODE ?= copy
 # As pip does: behind a company's proxy the certificates of the machine count.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: run serve test test-unit browser servers test-versions rotation-example check lint types imports assets dist lock lock-versions audit bench soak docs clean help
+.PHONY: run serve test test-unit browser servers test-versions rotation-example check lint types imports assets dist image-base image test-image lock lock-versions audit bench soak docs clean help
 
 run: $(STAMPS)/run $(STAMPS)/assets  ## install, then serve the example crew (PROJECT=path serves yours)
 	@echo "==> starting Windlass with $(PROJECT)"
@@ -74,6 +74,32 @@ dist: $(STAMPS)/dev $(STAMPS)/assets  ## build the wheel and the source distribu
 	@rm -rf dist
 	@$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
 	@rm -f dist/.gitignore && cd dist && sha256sum * | tee SHA256SUMS
+
+# On machines with cgroups of both versions crun starts no container, and runc does.
+PODMAN ?= podman $(if $(wildcard /sys/fs/cgroup/unified),--runtime runc)
+BASE ?= localhost/windlass-base:bookworm
+IMAGE ?= localhost/windlass
+# The certificates and the configuration of pip that count on this machine, as secrets of the build: they are in no layer.
+BUILD_SECRETS = $(if $(SSL_CERT_FILE),--secret id=ca.pem$(,)src=$(SSL_CERT_FILE)) $(if $(PIP_CONFIG_FILE),--secret id=pip.conf$(,)src=$(PIP_CONFIG_FILE))
+, := ,
+
+image-base:  ## make a base for images with debootstrap, where no registry of images can be reached (needs root)
+	@deploy/image/base.sh $(BASE)
+
+image: dist  ## build the images IMAGE:server and IMAGE:full with podman (BASE=python:3.11-slim-bookworm for a base from a registry)
+	@$(PODMAN) image exists $(BASE) || test "$(BASE)" != localhost/windlass-base:bookworm || deploy/image/base.sh $(BASE)
+	@for target in server full; do \
+		echo "==> building $(IMAGE):$$target" && \
+		$(PODMAN) build --quiet --format docker --network host --target $$target $(BUILD_SECRETS) --build-arg BASE=$(BASE) \
+			--build-arg VERSION=$$($(BIN)/windlass --version | grep -o '[^ ]*$$') --build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null || echo unknown) \
+			--tag $(IMAGE):$$target . >/dev/null || exit 1; \
+	done
+	@$(PODMAN) images --filter reference=$(IMAGE)
+
+test-image: $(STAMPS)/dev  ## build the images and run containers of them: several minutes
+	@if ! command -v podman >/dev/null; then echo "==> podman is not installed: the images are not tested"; \
+	elif ! $(PODMAN) info >/dev/null; then echo "==> podman does not work here: the images are not tested"; \
+	else $(MAKE) image && WINDLASS_TESTS_IMAGE=$(IMAGE) WINDLASS_TESTS_PODMAN="$(PODMAN)" $(BIN)/python -m pytest -n 0 -p no:cacheprovider tests/image $(ARGS); fi
 
 docs: $(STAMPS)/dev  ## write the tables of the documentation that follow from the code
 	PYTHONPATH=tests $(BIN)/python -m repo.generated_docs
@@ -138,12 +164,16 @@ $(STAMPS)/assets: $(STAMPS)/npm assets/build.mjs $(PAGES)
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
 # Extras of crewai.
 VENDORS = anthropic,azure-ai-inference,google-genai
-EXTRAS = $(addprefix --extra ,crewai aws google azure)
+MANAGERS = --extra aws --extra google --extra azure
+EXTRAS = --extra crewai $(MANAGERS)
 lock: $(STAMPS)/venv  ## pin the dependencies again (ARGS=--upgrade for newer ones)
 	echo 'uv>=0.9,<1' | $(COMPILE) $(ARGS) - -o requirements/uv.txt
 	@# The clients of secret managers need older releases of some packages, so their file comes first.
 	$(COMPILE) $(ARGS) pyproject.toml $(EXTRAS) --group dev -o requirements/dev.txt
 	$(COMPILE) $(ARGS) pyproject.toml --extra crewai -c requirements/dev.txt -o requirements/run.txt
+	@# Those of the images, `server` and `full`.
+	$(COMPILE) $(ARGS) pyproject.toml $(MANAGERS) -c requirements/dev.txt -o requirements/server.txt
+	$(COMPILE) $(ARGS) pyproject.toml $(EXTRAS) -c requirements/dev.txt -o requirements/full.txt
 	$(COMPILE) $(ARGS) pyproject.toml $(EXTRAS) --group dev --group bench -c requirements/dev.txt -o requirements/bench.txt
 	$(COMPILE) $(ARGS) --group build -c requirements/dev.txt -o requirements/build.txt
 	@# The packages that are left out are large, and its client of crews imports none of them.
@@ -181,4 +211,4 @@ clean:  ## forget everything that was installed
 	rm -rf $(VENV) $(STAMPS) node_modules src/windlass/api/static src/windlass/dashboard/static/build
 
 help:
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'

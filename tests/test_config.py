@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,36 @@ def test_a_master_key_that_is_empty_is_an_error(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("WINDLASS_MASTER_KEY", "")
     with pytest.raises(SettingsError, match="is set and empty"):
         load()
+
+
+@pytest.mark.parametrize("name", config.SECRETS)
+def test_a_file_holds_a_secret_in_place_of_its_variable(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "secret"
+    if name == "WINDLASS_SIGN_IN_CLIENT_SECRET":
+        monkeypatch.setenv("WINDLASS_SIGN_IN_ISSUER", "https://login.example.com")
+        monkeypatch.setenv("WINDLASS_SIGN_IN_CLIENT_ID", "windlass")
+    monkeypatch.setenv(f"{name}_FILE", str(file))
+    for content, fault in (
+        (None, f"{name}_FILE: {file} can't be read: No such file or directory"),
+        (b" \n", f"{name}_FILE: {file} is empty"),
+        (b"\xff", f"{name}_FILE: {file} is no text in UTF-8"),
+        (b"x" * 65_537, f"{name}_FILE: {file} has more than 64 KB"),
+    ):
+        if content is not None:
+            file.write_bytes(content)
+        with pytest.raises(SettingsError, match=re.escape(fault)):
+            load()
+    file.write_text("hidden one\n")
+    assert unknown_variables() == []
+    assert f"{name}_FILE" not in config.environment()
+    (setting,) = (one for one in Settings.model_fields if config.variable_of(one) == name)
+    assert getattr(load(), setting).get_secret_value() == "hidden one"
+    monkeypatch.setenv(name, "hidden too")
+    with pytest.raises(SettingsError, match=f"{name} and {name}_FILE are both set. Unset one") as raised:
+        load()
+    assert "hidden" not in str(raised.value)
 
 
 def test_secrets_are_read_once_and_taken_out_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

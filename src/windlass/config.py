@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import platformdirs
 from pydantic import Field, SecretStr, ValidationError, model_validator
@@ -37,6 +37,9 @@ from windlass.sign_in_settings import SignInSettings
 OF_COMMANDS = ("WINDLASS_TOKEN", "WINDLASS_PROFILE", "WINDLASS_URL", "WINDLASS_API_TOKEN")
 """Variables that commands read and servers do not (docs/reference/cli.md)."""
 SECRETS = ("WINDLASS_DATABASE_URL", "WINDLASS_MASTER_KEY", "WINDLASS_SIGN_IN_CLIENT_SECRET", "OIDC_PRIVATE_KEY")
+FILES = tuple(f"{name}_FILE" for name in SECRETS)
+"""For each secret, the variable with the path of a file that holds it: the form of Docker's and Kubernetes' secrets."""
+LARGEST_SECRET = 64 * 1024
 ROOT_HOME = Path("/var/lib/windlass")
 
 
@@ -381,8 +384,9 @@ def load() -> Settings:
         raise SettingsError(
             "WINDLASS_MASTER_KEY is set and empty.", "Give it a key, or unset it to use the file in the home."
         )
+    files = _secrets_of_files()
     try:
-        settings = Settings()
+        settings = Settings(**files)
     except ValidationError as error:
         raise SettingsError(_in_words(error), "docs/reference/settings.md lists the settings.") from None
     for name in SECRETS:
@@ -390,10 +394,44 @@ def load() -> Settings:
     return settings
 
 
+def _secrets_of_files() -> dict[str, Any]:
+    """Returns the secrets that FILES name, as arguments of Settings. Raises SettingsError."""
+    found = {}
+    for setting, field in Settings.model_fields.items():
+        name = variable_of(setting)
+        if name in SECRETS and (file := os.environ.get(f"{name}_FILE")):
+            if os.environ.get(name):
+                raise SettingsError(f"{name} and {name}_FILE are both set.", "Unset one of them.")
+            found[str(field.validation_alias or setting)] = _secret_of_file(f"{name}_FILE", Path(file))
+    return found
+
+
+def _secret_of_file(name: str, file: Path) -> SecretStr:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(LARGEST_SECRET + 1)
+        text = content.decode().strip()
+    except OSError as error:
+        raise SettingsError(
+            f"{name}: {file} can't be read: {error.strerror}.",
+            f"Check the path, and that the user with the number {os.geteuid()} may read the file.",
+        ) from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{name}: {file} is no text in UTF-8.", "Write the secret into it as text.") from None
+    if len(content) > LARGEST_SECRET:
+        raise SettingsError(
+            f"{name}: {file} has more than {LARGEST_SECRET // 1024} KB.", "Name the file with the secret alone."
+        )
+    if not text:
+        raise SettingsError(f"{name}: {file} is empty.", "Write the secret into it.")
+    return SecretStr(text)
+
+
 def environment() -> dict[str, str]:
     """Returns the server's environment without the variables of Windlass. Crews get a part of it."""
+    hidden = {*SECRETS, *FILES}
     return {
-        name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_") and name not in SECRETS
+        name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_") and name not in hidden
     }
 
 
@@ -415,7 +453,7 @@ def variable_of(setting: str) -> str:
 
 def unknown_variables() -> list[str]:
     """Returns the WINDLASS_* variables that are no setting. Most are typing errors."""
-    known = {variable_of(name) for name in Settings.model_fields} | set(OF_COMMANDS)
+    known = {variable_of(name) for name in Settings.model_fields} | {*OF_COMMANDS, *FILES}
     return sorted(name for name in os.environ if name.startswith("WINDLASS_") and name not in known)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 import socket
 from pathlib import Path
@@ -37,9 +38,10 @@ def test_all_is_well_on_a_machine_that_can_serve(windlass: Command, tmp_path: Pa
     (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-hunter2")
     ended = windlass("doctor", f"{tmp_path}/steep.py:steep", WINDLASS_PORT=str(free_port()))
     found = lines(ended)
-    assert {level for subject, (level, _) in found.items() if subject != "isolation"} == {"ok"}, ended
+    of_machine = ("memory", "users", "isolation", "orphans")  # a container may not have all of it
+    assert {level for subject, (level, _) in found.items() if subject not in of_machine} == {"ok"}, ended
     assert list(found) == [
-        *("Python", "home", "database", "fork", "limits", "isolation", "interpreter", "project", "model", "server")
+        *("Python", "home", "database", "fork", "limits", *of_machine, "interpreter", "project", "model", "server")
     ]
     assert found["project"][1] == "steep, a function, tasks: 1"
     assert "OPENAI_API_KEY is set" in found["model"][1]
@@ -87,6 +89,51 @@ def test_a_home_that_is_not_there_yet_is_well_where_it_can_be_made(tmp_path: Pat
 def test_a_disk_without_room_fails() -> None:
     with pytest.raises(WindlassError, match=r"too little for a database|can't write to"):
         machine.home(Path("/proc/windlass"))
+
+
+def test_bounds_of_a_container_that_runs_meet_first_are_named(tmp_path: Path) -> None:
+    bound, none = tmp_path / "memory.max", tmp_path / "memory.limit_in_bytes"
+    bound.write_text("max\n")
+    none.write_text("9223372036854771712\n")
+    assert machine.memory(2 << 30, tmp_path, (bound, none)).text.startswith("no bound of a container")
+    bound.write_text(f"{1 << 30}\n")
+    assert machine.memory(1 << 30, tmp_path, (bound, none)).level is Level.OK
+    found = machine.memory(2 << 30, tmp_path, (bound, none))
+    assert (found.level, "may use 1,024 MB, less than one run may" in found.text) == (Level.WARN, True)
+    absent = machine.memory(2 << 30, tmp_path / "shm", (none,))
+    assert absent == Finding(f"{tmp_path}/shm can't be used: No such file or directory.", Level.WARN)
+
+
+def test_a_container_whose_first_process_reaps_nothing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "comm").write_text("windlass\n")
+    (tmp_path / "cmdline").write_bytes(b"/opt/windlass/bin/python\0/opt/windlass/bin/windlass\0serve\0")
+    assert machine.orphans(tmp_path).level is Level.WARN
+    (tmp_path / "comm").write_text("tini\n")
+    (tmp_path / "cmdline").write_bytes(b"tini\0--\0windlass\0serve\0")
+    assert machine.orphans(tmp_path) == Finding("process 1 (tini) reaps them")
+    assert machine.orphans(tmp_path / "none").level is Level.OK
+
+
+def test_a_root_without_the_rights_to_run_crews_as_another_user_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        assert "read the server's files" in machine.users(Settings()).text
+        return
+    assert "can't read the server's files" in machine.users(Settings()).text
+    assert machine.users(Settings(crew_user="root")).level is Level.WARN
+    (tmp_path / "status").write_text("CapEff:\t0000000000000000\n")
+    monkeypatch.setattr(machine, "STATUS", tmp_path / "status")
+    with pytest.raises(WindlassError, match=r"it has no capability CHOWN and no .* Give the container"):
+        machine.users(Settings())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root opens every file")
+def test_a_home_of_another_user_is_named(tmp_path: Path) -> None:
+    lock = Paths(tmp_path).server_lock
+    lock.touch(0)
+    finding = examine(lambda: server.server(Settings(home=tmp_path)))
+    assert (finding.level, f"can't read {tmp_path}" in finding.text) == (Level.FAIL, True)
 
 
 def test_an_outside_database_that_is_away_fails_without_its_password() -> None:

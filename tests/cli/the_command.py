@@ -46,6 +46,7 @@ class Command:
         self.program: tuple[str, ...] = (sys.executable, "-m", "windlass")
         self.gives_database = True
         """Whether servers find a database in their home at their first start."""
+        self.deadline = DEADLINE
         self.folder: Path | None = None
         """The working folder of the commands, None for that of the tests."""
         self.environment = {**machine, "WINDLASS_HOME": str(home / "windlass"), **(variables or {})}
@@ -60,7 +61,7 @@ class Command:
             encoding="utf-8",
             env={**self.environment, **variables},
             cwd=self.folder,
-            timeout=DEADLINE,
+            timeout=self.deadline,
         )
         return Ended(done.returncode, done.stdout, done.stderr)
 

@@ -69,7 +69,10 @@ def checks(settings: Settings, environment: Mapping[str, str], project: Path | N
     yield "database", partial(server.database, settings)
     yield "fork", partial(machine.fork, of_machine)
     yield "limits", machine.limits
+    yield "memory", partial(machine.memory, settings.memory_limit)
+    yield "users", partial(machine.users, settings)
     yield "isolation", machine.isolation
+    yield "orphans", machine.orphans
     if project:
         yield "interpreter", partial(crew.interpreter, project)
         yield "project", partial(crew.loads, project, settings, environment)

@@ -13,6 +13,7 @@ from windlass.loopback import http_url
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from windlass.config import Settings
     from windlass.store.deployments import Deployment, DeploymentStore
@@ -64,13 +65,23 @@ def running_server(settings: Settings) -> tuple[str, list[str]] | None:
     The lock on the home decides whether a server runs: a killed server leaves its address file behind. A server with a
     database of its own (WINDLASS_DATABASE_URL) has no lock, so the file alone counts.
     """
-    if settings.database_url is None and not is_locked(Paths(settings.home).server_lock):
+    if settings.database_url is None and not _is_locked(settings.home):
         return None
     try:
         address, *slugs = settings.address_file.read_text("utf-8").split()
     except (OSError, ValueError):
         return None
     return address, slugs
+
+
+def _is_locked(home: Path) -> bool:
+    try:
+        return is_locked(Paths(home).server_lock)
+    except PermissionError:
+        raise WindlassError(
+            f"This user can't read {home}, so a server that runs there can't be found.",
+            "Run the command as the user of the server, or set WINDLASS_HOME to another folder.",
+        ) from None
 
 
 def local_url(settings: Settings) -> str:

@@ -20,7 +20,7 @@ from windlass import log
 from windlass.runner.processes import Families, all_processes, process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from windlass.kickoffs.limits import Limits
     from windlass.runner.processes import Process
@@ -35,6 +35,11 @@ REMOVAL_SECONDS = 2.0
 PAUSE = 0.01
 SYSTEMD = Path("/run/systemd/system")
 DELEGATED = ("user.delegate", "trusted.delegate")
+
+MEMORY_OF_CONTAINER = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""The bound of a container's memory as the container sees it, with cgroups of version 2 and 1."""
+NO_BOUND = 1 << 60
+"""Version 1 shows a larger number of bytes where there is no bound."""
 
 logger = log.logger(__name__)
 
@@ -73,6 +78,12 @@ def delegated(
     if strangers:
         raise NotDelegated(f"other programs are in {folder} (process {min(strangers)}): give the server its own")
     return folder
+
+
+def memory_of_container(bounds: Iterable[Path] = MEMORY_OF_CONTAINER) -> int | None:
+    """Returns the bytes that all processes of this container may use together, None without such a bound."""
+    found = [int(text) for file in bounds if (text := _read(file).strip()).isdecimal()]
+    return min((one for one in found if one < NO_BOUND), default=None)
 
 
 def _own_folder(own: Path, mounts: Path) -> Path:

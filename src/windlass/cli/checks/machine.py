@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import re
 import shutil
 import sys
 from dataclasses import dataclass
@@ -13,15 +14,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from windlass.accounts import ROOT
 from windlass.errors import WindlassError
 from windlass.projects.kinds import function_project
-from windlass.runner import Runner
+from windlass.runner import Runner, cgroups
 from windlass.runner.cgroups import NotDelegated, delegated
+from windlass.runner.crew_account import crew_account
 from windlass_child.process.hardening import CONFINES, SCOPES_SIGNALS, landlock_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from windlass.config import Settings
     from windlass_child.protocol.messages import Project
 
 
@@ -52,6 +56,12 @@ MEGABYTE = 1024 * 1024
 NEEDED = 200 * MEGABYTE
 """Bytes. An empty database takes 40 MB, and PostgreSQL's write-ahead log grows by 16 MB at a time."""
 COMFORTABLE = 1024 * MEGABYTE
+COMFORTABLE_SHARED = 128 * MEGABYTE
+"""Containers have 64 MB by default."""
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where POSIX shared memory is
+STATUS = Path("/proc/self/status")
+CAPABILITIES = {"CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "KILL": 5, "SETGID": 6, "SETUID": 7}
+"""Those that a server uses that is root and runs crews as another user, with their numbers."""
 
 
 def python() -> Finding:
@@ -115,9 +125,82 @@ def isolation() -> Finding:
         )
     return Finding(
         "the kernel has no usable Landlock: crews can signal each other, and read the memory of a process that another "
-        "crew has just started. Use Linux 5.19 or newer with Landlock switched on.",
+        "crew has just started. Use Linux 5.19 or newer with Landlock switched on, and in a container a profile of "
+        "seccomp that permits its calls (landlock_*).",
         Level.WARN,
     )
+
+
+def memory(
+    of_a_run: int, shared: Path = SHARED_MEMORY, bounds: tuple[Path, ...] = cgroups.MEMORY_OF_CONTAINER
+) -> Finding:
+    """Reports the bounds of a container that runs meet before their own. `of_a_run` is WINDLASS_MEMORY_LIMIT."""
+    faults = []
+    if (bound := cgroups.memory_of_container(bounds)) is not None and bound < of_a_run:
+        faults.append(
+            f"the container may use {bound // MEGABYTE:,} MB, less than one run may (WINDLASS_MEMORY_LIMIT, "
+            f"{of_a_run // MEGABYTE:,} MB): the kernel ends runs before their limit. Give the container more memory, "
+            "or set a lower limit."
+        )
+    try:
+        size = shutil.disk_usage(shared).total
+    except OSError as error:
+        return Finding(" ".join([*faults, f"{shared} can't be used: {error.strerror}."]), Level.WARN)
+    if size < COMFORTABLE_SHARED:
+        faults.append(
+            f"{shared} has {size // MEGABYTE:,} MB for all runs together. Programs that share memory, such as browsers "
+            "and numeric libraries, fail or are killed (SIGBUS) when it is full. Start the container with "
+            "--shm-size=1g, or in Kubernetes with an emptyDir of the medium Memory there."
+        )
+    if faults:
+        return Finding(" ".join(faults), Level.WARN)
+    bounded = "no bound of a container" if bound is None else f"{bound // MEGABYTE:,} MB for the container"
+    return Finding(f"{bounded}, {size // MEGABYTE:,} MB of shared memory")
+
+
+def users(settings: Settings) -> Finding:
+    """Reports the user that crews run as. Raises SettingsError when there is none."""
+    crews = crew_account(settings.crew_user)
+    if crews is not None:
+        if fault := _not_permitted():
+            raise WindlassError(
+                f"root can't run crews as the user {crews.name} here: {fault}.",
+                "Give the container the capabilities SETUID, SETGID, CHOWN, DAC_OVERRIDE, FOWNER and KILL, or start it "
+                "as another user than root.",
+            )
+        return Finding(f"crews run as the user {crews.name} ({crews.uid}), which can't read the server's files")
+    if os.geteuid() == ROOT:
+        return Finding("crews run as root (WINDLASS_CREW_USER)", Level.WARN)
+    return Finding(
+        f"crews run as the server's user ({os.geteuid()}), so their code can read the server's files. Start the server "
+        "as root to run crews as another user (docs/concepts/security.md)."
+    )
+
+
+def _not_permitted() -> str:
+    """Returns the capabilities that root needs to run crews as another user, and does not have here."""
+    try:
+        held = int(re.search(r"^CapEff:\s*(\w+)", STATUS.read_text(), re.MULTILINE)[1], 16)  # type: ignore[index]
+    except (OSError, TypeError, ValueError):
+        return ""
+    missing = [name for name, number in CAPABILITIES.items() if not held >> number & 1]
+    return f"it has no capability {' and no '.join(missing)}" if missing else ""
+
+
+def orphans(first: Path = Path("/proc/1")) -> Finding:
+    """Reports whether process 1 of this machine or container reaps processes whose parent has ended."""
+    try:
+        words = (first / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        name = (first / "comm").read_text().strip()
+    except OSError:
+        return Finding("process 1 is not visible here")
+    if any(Path(word).name == "windlass" for word in words[:2]):
+        return Finding(
+            "process 1 of this container is Windlass, which reaps no orphans of others: ended processes can fill the "
+            "process table. Start it below an init, as the image does: tini -- windlass, or --init.",
+            Level.WARN,
+        )
+    return Finding(f"process 1 ({name}) reaps them")
 
 
 async def _inspect(project: Project, scratch: Path, machine: Mapping[str, str]) -> None:
