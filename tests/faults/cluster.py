@@ -92,9 +92,7 @@ class Cluster:
             self.witness = stack.enter_context(Witness())
             await self._start_postgres(stack)
             self._key = base64.b64encode(secrets.token_bytes(32)).decode()
-            self.tokens = await registered(
-                self.kinds, self.place, self.url, self._key, self.witness.environment, self.reuse
-            )
+            self.tokens = await self._register()
             self.audit = Audit(self.url)
             self.audit.install()
             self.client = await stack.enter_async_context(httpx.AsyncClient(timeout=60, trust_env=False))
@@ -115,6 +113,10 @@ class Cluster:
         postgres = EmbeddedPostgres(self.postgres_home)
         stack.callback(postgres.stop)
         self.url = await asyncio.to_thread(postgres.start)
+
+    async def _register(self) -> dict[str, str]:
+        """Makes the crews of the cluster. Returns a token for each kind."""
+        return await registered(self.kinds, self.place, self.url, self._key, self.witness.environment, self.reuse)
 
     async def _make_nodes(self, stack: AsyncExitStack) -> None:
         """Each reaches PostgreSQL on a way of its own, which can be cut."""

@@ -13,7 +13,7 @@ import httpx
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-PAUSE = 0.02
+PAUSE = 0.05
 """Seconds between two requests of one client."""
 ENDED = {"SUCCESS", "FAILED"}
 
@@ -30,7 +30,7 @@ class Load:
     path: str
     token: str
     held: str
-    clients: int = 6
+    clients: int = 4
     requests: int = 0
     failures: list[str] = field(default_factory=list)
     accepted: list[str] = field(default_factory=list)

@@ -32,9 +32,10 @@ class Node:
         home.mkdir(exist_ok=True)
         home.chmod(0o755)
         self._order = order
+        self.source = Path(windlass.__file__).parents[1]
+        """The folder that the next start imports Windlass from."""
         self._forked = forked
-        source = str(Path(windlass.__file__).parents[1])
-        own = {"HOME": str(home), "WINDLASS_HOME": str(home), "PYTHONPATH": source, "PYTHONUNBUFFERED": "1"}
+        own = {"HOME": str(home), "WINDLASS_HOME": str(home), "PYTHONUNBUFFERED": "1"}
         self._environment = {"PATH": os.defpath, "LANG": "C.UTF-8", **own, **settings}
         self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
 
@@ -45,6 +46,17 @@ class Node:
     @property
     def log(self) -> str:
         return (self.home / "log").read_text("utf-8", "replace")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**self._environment, "PYTHONPATH": str(self.source)}
+
+    def run(self, *order: str) -> str:
+        """Runs another command with the settings of this node. Returns what it printed."""
+        given = {"env": self.environment, "capture_output": True, "text": True, "timeout": STOPS_WITHIN}
+        done = subprocess.run([*WINDLASS, *order], check=False, **given)  # type: ignore[call-overload]
+        assert done.returncode == 0, done.stderr
+        return str(done.stdout)
 
     @property
     def pid(self) -> int:
@@ -58,11 +70,11 @@ class Node:
     def start(self) -> None:
         log = self.home / "log"
         if self._forked:
-            self._process = start_with_log(self._order, self._environment, None, log)
+            self._process = start_with_log(self._order, self.environment, None, log)
             return
         with log.open("ab") as opened:
             order = [*WINDLASS, *self._order]
-            self._process = subprocess.Popen(order, env=self._environment, stdout=opened, stderr=opened)
+            self._process = subprocess.Popen(order, env=self.environment, stdout=opened, stderr=opened)
 
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None
