@@ -75,7 +75,7 @@ def test_root_builds_no_package_and_leaves_no_process_of_a_build(open_folder: Pa
     (built,) = project.glob(".venv/lib/python*/site-packages/built.py")
     noted: dict[str, int] = {}
     exec(built.read_text(), noted)
-    assert noted["user"] == (owner or 59_998)
+    assert noted["user"] in ({owner} if owner else {59_998, 59_997}), "the second, while another build has the first"
     assert {path.lstat().st_uid for path in project.rglob("*") if ".venv" in path.parts} == {owner}
     if owner == 0:
         assert has_ended(noted["left"]), "a process of the build could change the environment"

@@ -193,6 +193,14 @@ class World:
         self.statuses = Statuses(self.store, self.listener)
 
     async def __aenter__(self) -> Self:
+        """Closes all again if this fails: a pool that stays open keeps the loop of the tests from its end."""
+        try:
+            return await self._opened()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+
+    async def _opened(self) -> Self:
         await self._stack.enter_async_context(self.database)
         await self._stack.enter_async_context(serving(self.listener))
         await self._stack.enter_async_context(serving(self.runner))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from pathlib import Path
 
@@ -289,3 +290,15 @@ def test_an_entrypoint_that_only_makes_a_crew_or_a_flow_is_a_project_of_that_kin
     files = {"other.py": "def crew():\n    return Crew()\n", "app.py": CREW_BASE + FLOW + MAKE + code}
     written(tmp_path, files | {"pyproject.toml": '[tool.windlass]\nentrypoint = "app:crew"\n'})
     assert chosen(tmp_path) == (kind, "app:crew")
+
+
+def test_a_file_is_parsed_again_while_other_threads_parse(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures, parse = ["first", "second"], ast.parse
+
+    def failing(source: bytes) -> ast.Module:
+        if failures:
+            raise SystemError(f"AST constructor recursion depth mismatch ({failures.pop()})")
+        return parse(source)
+
+    monkeypatch.setattr(ast, "parse", failing)
+    assert ast.unparse(code.parsed(b"crew = 1")) == "crew = 1"

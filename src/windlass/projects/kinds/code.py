@@ -8,6 +8,7 @@ import ast
 import os
 import stat
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -26,6 +27,8 @@ LARGEST, LARGEST_SUM = 512 * 1024, 16 << 20
 
 WITHOUT_CREWS = IGNORED_FOLDERS | {"docs", "site-packages", "test", "tests"}
 PROJECT_FILE = "pyproject.toml"
+PARSES = 3
+"""How often a file is parsed again. Python before 3.11.8 and 3.12.2 can fail while another thread parses too."""
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -184,6 +187,9 @@ def read(path: Path, left: int) -> bytes:
 def parsed(source: bytes) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # for example of an invalid escape in a string
+        for _ in range(PARSES):
+            with suppress(SystemError):
+                return ast.parse(source)
         return ast.parse(source)
 
 
