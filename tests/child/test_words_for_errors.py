@@ -232,6 +232,29 @@ async def test_a_task_that_is_cancelled_is_told_with_the_line_that_waited(bench:
     )
 
 
+@functions
+@in_a_process
+async def test_a_locked_database_is_named_with_what_to_do(bench: Bench, tmp_path: Path) -> None:
+    code = """
+import sqlite3
+
+def save(path):
+    with sqlite3.connect(path, timeout=0) as conn:
+        conn.execute("CREATE TABLE notes (text)")
+
+def run():
+    holder = sqlite3.connect("notes.db", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    try:
+        save("notes.db")
+    except sqlite3.Error as error:
+        raise RuntimeError(f"saving failed: {error}") from error
+"""
+    told = await error_of(bench, tmp_path, code)
+    assert told.startswith("RuntimeError: saving failed: database is locked (work.py:14). Another process holds the")
+    assert "notes.db for longer than this code waits. Let each kickoff use a file of its own" in told
+
+
 @in_a_process
 async def test_a_task_of_a_configuration_with_an_unknown_agent_names_it_and_the_agents(
     bench: Bench, tmp_path: Path

@@ -85,6 +85,7 @@ MOST_FOLDERS, DEEPEST = 500, 3
 """The limits of a search for the modules of a project."""
 
 OWN_NAME = re.compile(r"""^\[(?:project|tool\.poetry)\][^\[]*?^name\s*=\s*["']([^"'\n]+)""", re.MULTILINE)
+LOCKED = re.compile(r"\bdatabase (?:table )?is locked")
 KEY_NAME = re.compile(r"\b[A-Z][A-Z0-9_]*(?:API_KEY|TOKEN|SECRET)\b")
 
 
@@ -342,6 +343,8 @@ def of_an_extra(error: BaseException, root: Path) -> str:
 
 def of_a_cause(error: BaseException) -> str:
     for cause in chain(error):
+        if type(cause).__name__ == "OperationalError" and LOCKED.search(made(str, cause)[:LONGEST_LINE]):
+            return how_to_share(cause)
         if isinstance(cause, NobodyAnswers):
             return cause.hint
         if isinstance(cause, EOFError) and made(str, cause) == INPUT_READ:
@@ -350,6 +353,22 @@ def of_a_cause(error: BaseException) -> str:
             if kind.__name__ in REMEDIES:
                 return REMEDIES[kind.__name__]
     return ""
+
+
+def how_to_share(error: BaseException) -> str:
+    """Returns the hint for a locked SQLite database. Its file is that of a connection in the frames of the error."""
+    values = [value for frame, _ in traceback.walk_tb(error.__traceback__) for value in frame.f_locals.values()]
+    connection = getattr(sys.modules.get("sqlite3"), "Connection", ())
+    files = (made(file_of, value) for value in reversed(values) if isinstance(value, connection))
+    name = next((f" {file}" for file in files if file not in {"", UNREADABLE}), "")
+    return (
+        f"Another process holds the SQLite database{name} for longer than this code waits. Let each kickoff use a file "
+        "of its own, or let fewer kickoffs of the crew run at once."
+    )
+
+
+def file_of(connection: Any) -> str:
+    return str(connection.execute("PRAGMA database_list").fetchone()[2])
 
 
 def of_its_text(error: BaseException) -> str:
