@@ -83,3 +83,7 @@ SCOPES_OF_ROLE: dict[Role, tuple[Scope, ...]] = {
     Role.OWNER: (Scope.READ, Scope.RUN, Scope.ADMIN),
 }
 """The scopes of a personal token in the API of each crew."""
+
+
+APPROVERS = (USERS, *Role, ORGANIZATION, WEBHOOK)
+"""The words of the setting `approvers`. Any other one is the name of a user."""

@@ -84,6 +84,28 @@ async def test_a_viewer_answers_only_where_the_setting_names_the_viewer(crew: Cr
     await ann.value("POST", f"/approvals/{question}/answer", json={"approve": True})
 
 
+async def test_an_approver_whom_the_server_does_not_know_is_a_warning(crew: Crew) -> None:
+    ann, bob = await Person.of(crew.server, Role.VIEWER), await Person.of(crew.server, Role.DEVELOPER)
+    path, names = f"/deployments/{crew.deployment.slug}/settings", [ann.name, "owner", "webhook", "Develper", "eve"]
+    changed = await bob.value("PATCH", path, json={"approvers": names})
+    assert changed["settings"]["approvers"] == names, "a user may be added later"
+    assert [one["setting"] for one in changed["warnings"]] == ["approvers", "approvers"]
+    typo, stranger = (one["message"] for one in changed["warnings"])
+    assert typo.startswith("There is no user 'Develper'. Did you mean developer? The roles are users, viewer, ")
+    assert stranger.startswith("There is no user 'eve'. The roles are ")
+    assert (await bob.value("GET", path))["warnings"] == changed["warnings"]
+    await crew.server.tokens.add_user("eve")
+    assert [one["message"] for one in (await bob.value("GET", path))["warnings"]] == [typo]
+
+
+@pytest.mark.parametrize("name", ["a" * 101, "a\nb", "a\u202eb"])
+async def test_what_can_be_no_name_of_a_user_is_refused_by_its_name(crew: Crew, name: str) -> None:
+    bob = await Person.of(crew.server, Role.DEVELOPER)
+    path = f"/deployments/{crew.deployment.slug}/settings"
+    refused = await bob.refused("PATCH", path, status=400, json={"approvers": ["owner", name]})
+    assert f"{name[:100]!r} is no role and can't be the name of a user" in refused["details"]["invalid"]["approvers"]
+
+
 @pytest.mark.parametrize(
     "settings",
     [

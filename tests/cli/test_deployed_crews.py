@@ -99,7 +99,8 @@ def test_the_life_of_a_deployment(windlass: Command, folder: Path) -> None:
     assert windlass("env", "unset", "tea", "HOW").code == 0
     assert output(windlass, "tea") == "hot green tea, 3 minutes\n"
 
-    assert "limits.timeout" in windlass("deployments", "settings", "tea", "limits.timeout=60", "concurrency=2").err
+    told = windlass("deployments", "settings", "tea", "limits.timeout=60", "concurrency=2", 'approvers=["onwer"]').err
+    assert "warning: approvers: There is no user 'onwer'. Did you mean owner?" in told
     rows = [line.split() for line in windlass("deployments", "settings", "tea").out.splitlines()]
     assert ["limits.timeout", "60", "deployment"] in rows
     assert ["concurrency", "2", "deployment"] in rows

@@ -43,6 +43,14 @@ def test_a_value_is_shown_as_it_is_written(name: str, value: Any, text: str) -> 
 
 
 @pytest.mark.asyncio(loop_scope="session")
+async def test_an_unknown_approver_is_shown_beside_the_setting(crew: Crew, developer: Visitor) -> None:
+    path = f"/ui/crews/{crew.deployment.slug}/settings"
+    assert (await developer.post(path, approvers="owner\r\nnobody-of-us")).status_code == 303
+    text = (await developer.get(path)).text
+    assert re.search(r'id="field-approvers".*?There is no user &#39;nobody-of-us&#39;.*?id="', text, re.DOTALL)
+
+
+@pytest.mark.asyncio(loop_scope="session")
 async def test_settings_are_changed_and_reset(server: Server, crew: Crew, developer: Visitor) -> None:
     path = f"/ui/crews/{crew.deployment.slug}/settings"
     sent: dict[str, Any] = {

@@ -180,6 +180,10 @@ class Tokens:
         """Returns users in the order of their names, those after `after`."""
         return await self._store.users(after=after, limit=limit)
 
+    async def known_names(self, names: Collection[str]) -> set[str]:
+        """Returns those of these names that users have, disabled ones too."""
+        return await self._store.known_names(names) if names else set()
+
     async def disable_user(self, name: str, *, by: Actor = COMMAND_LINE) -> None:
         """Disables a user. Within a second every server refuses the user's tokens, until the user is enabled again.
 

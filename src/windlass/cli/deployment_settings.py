@@ -44,6 +44,8 @@ def settings(
     if json_output:
         print_json(answer)
         return
+    for one in answer.get("warnings", ()):
+        notify(f"warning: {one['setting']}: {one['message']}")
     if body:
         notify(f"Changed for {slug}: {', '.join(flat(body))}")
         return

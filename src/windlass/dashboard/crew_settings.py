@@ -48,6 +48,7 @@ class SettingRow:
     is_own: bool
     is_of_project: bool
     error: str
+    warnings: list[str]
 
 
 @ROUTES.get(PATH, Role.VIEWER)
@@ -111,6 +112,7 @@ def _row(field: Setting, found: ShownSettings, visit: Visit, faults: dict[str, s
         is_own=own is not None,
         is_of_project=field.of(found.project) is not None,
         error=faults.get(field.name, ""),
+        warnings=[] if faults else [one.message for one in found.warnings if one.setting == field.name],
     )
 
 

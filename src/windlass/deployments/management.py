@@ -90,7 +90,7 @@ class Management:
 
     async def settings(self, slug: str) -> ShownSettings:
         deployment = await self.get(slug)
-        return shown_settings(deployment, deployment.settings, self._server)
+        return await self._with_warnings(shown_settings(deployment, deployment.settings, self._server))
 
     async def change_settings(self, slug: str, patch: Mapping[str, Any], by: Actor) -> ShownSettings:
         """Merges `patch` into the own settings. They act from the next kickoff on. Raises BadSettings.
@@ -102,7 +102,10 @@ class Management:
         if own is None:
             raise NoSuchDeployment(slug)
         logger.event("deployment.settings_changed", deployment=slug, members=",".join(sorted(patch)))
-        return shown_settings(await self.get(slug), own, self._server)
+        return await self._with_warnings(shown_settings(await self.get(slug), own, self._server))
+
+    async def _with_warnings(self, found: ShownSettings) -> ShownSettings:
+        return found.with_users(await self._tokens.known_names(found.approvers))
 
     async def variables(self, slug: str) -> list[Variable]:
         return await self._variables.of(await self.get(slug))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, create_model
@@ -12,8 +13,11 @@ from windlass.errors import WindlassError
 from windlass.kickoffs.declared_settings import Declaration, declared
 from windlass.kickoffs.limits import Limits
 from windlass.projects.options import Options
+from windlass.rights import APPROVERS
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from windlass.store.deployments import Deployment
 
 
@@ -49,6 +53,14 @@ class DeploymentSettings(_MODEL):  # type: ignore[misc]  # its members are those
 
 
 @dataclass(frozen=True, slots=True)
+class SettingWarning:
+    """A part of a setting that has no effect. `setting` is its name."""
+
+    setting: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class ShownSettings:
     """`effective` are the settings that count, `own` those of the deployment, `defaults` those without `own`.
     `project` are those that the project sets.
@@ -58,6 +70,26 @@ class ShownSettings:
     own: dict[str, Any]
     defaults: dict[str, Any]
     project: dict[str, Any]
+    warnings: tuple[SettingWarning, ...] = ()
+
+    @property
+    def approvers(self) -> set[str]:
+        """The names of users in the setting `approvers`."""
+        return set(self.effective["approvers"]) - set(APPROVERS)
+
+    def with_users(self, known: Collection[str]) -> ShownSettings:
+        """Returns the settings with a warning for each approver who is no user. A user may be added later."""
+        unknown = sorted(self.approvers - set(known))
+        return replace(self, warnings=tuple(SettingWarning("approvers", _unknown(name)) for name in unknown))
+
+
+def _unknown(name: str) -> str:
+    near = get_close_matches(name.lower(), APPROVERS, n=1)
+    meant = f" Did you mean {near[0]}?" if near else ""
+    return (
+        f"There is no user {name!r}.{meant} The roles are {', '.join(APPROVERS)}. Nobody may answer by this name until "
+        "such a user is added."
+    )
 
 
 def shown_settings(deployment: Deployment, own: Mapping[str, Any], server: Options) -> ShownSettings:

@@ -56,6 +56,8 @@ ORIGIN = re.compile(r"\*|https?://(?:[a-z0-9-]+(?:\.[a-z0-9-]+)*|\[[0-9a-f:]+\])
 MOST_ORIGINS = 100
 LONGEST_WORD = 200
 MOST_APPROVERS = 100
+LONGEST_USER = 100
+"""Characters of the name of a user."""
 
 
 def _are_patterns(value: Any) -> bool:
@@ -79,8 +81,13 @@ def _is_word(value: Any) -> bool:
     return isinstance(value, str) and value.strip() == value and 0 < len(value) <= LONGEST_WORD
 
 
-def _are_names(value: Any) -> bool:
-    return isinstance(value, list) and len(value) <= MOST_APPROVERS and all(map(_is_word, value))
+def _approvers(given: Any) -> Any:
+    if not isinstance(given, list) or len(given) > MOST_APPROVERS:
+        return None
+    for one in given:
+        if not _is_word(one) or len(one) > LONGEST_USER or not one.isprintable():
+            raise BadSetting(f"{str(one)[:LONGEST_USER]!r} is no role and can't be the name of a user")
+    return given
 
 
 def _origins(given: list[str]) -> list[str]:
@@ -108,7 +115,7 @@ WORD = Kind(
 )  # fmt: skip
 APPROVERS = Kind(
     "lines", f"a list of at most {MOST_APPROVERS} roles and names of users",
-    lambda value: value if _are_names(value) else None, list[str],
+    _approvers, list[str],
 )  # fmt: skip
 ORIGINS = Kind("lines", "a list of origins", _origins, list[str], {"max_length": MOST_ORIGINS})
 

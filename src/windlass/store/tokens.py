@@ -14,7 +14,7 @@ from windlass.store.audit import Actor, Change, record
 from windlass.store.database import Connection, Database, Row, Statement, fetch, queries
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
     from uuid import UUID
 
 
@@ -231,6 +231,10 @@ class TokenStore:
     async def users(self, *, after: str | None = None, limit: int = 1000) -> list[UserRow]:
         """Returns the users in the order of their names."""
         return [_user(row) for row in await self._database.rows(SQL["users"], {"after": after, "limit": limit})]
+
+    async def known_names(self, names: Collection[str]) -> set[str]:
+        """Returns those of these names that users have, disabled ones too."""
+        return {row["name"] for row in await self._database.rows(SQL["known_names"], {"names": list(names)})}
 
     async def set_role(self, user: UUID, role: Role | None, change: Change | None = None) -> bool:
         """Sets the role. Returns False, and changes nothing, when the last owner would lose the role."""

@@ -19,6 +19,11 @@ router = APIRouter(route_class=ControlRoute, tags=["settings"])
 VariableName = Annotated[str, Path(description="The name of the variable.")]
 
 
+class SettingWarningItem(BaseModel):
+    setting: str = Field(description="The name of the setting.")
+    message: str
+
+
 class SettingsAnswer(BaseModel):
     """The settings of a deployment."""
 
@@ -28,6 +33,9 @@ class SettingsAnswer(BaseModel):
         description="Those that count where `own` has none: the project's options, else the server's defaults."
     )
     project: dict[str, Any] = Field(description="Those that the project sets.")
+    warnings: list[SettingWarningItem] = Field(
+        description="Parts of settings without an effect, such as approvers who are no users."
+    )
 
 
 class SourceItem(BaseModel):
@@ -147,7 +155,10 @@ async def unset_variable(caller: Developer, control: Control, slug: Slug, name: 
 
 def _settings(found: ShownSettings) -> SettingsAnswer:
     own = DeploymentSettings.model_construct(_fields_set=set(found.own), **found.own)
-    return SettingsAnswer(settings=found.effective, own=own, defaults=found.defaults, project=found.project)
+    warnings = [SettingWarningItem(setting=one.setting, message=one.message) for one in found.warnings]
+    return SettingsAnswer(
+        settings=found.effective, own=own, defaults=found.defaults, project=found.project, warnings=warnings
+    )
 
 
 def _given(name: str, body: VariableValue) -> GivenVariable:

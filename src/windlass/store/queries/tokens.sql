@@ -81,6 +81,9 @@ SELECT id, name, role, created_at, disabled_at,
  ORDER BY name
  LIMIT %(limit)s
 
+-- name: known_names
+SELECT name FROM users WHERE name = ANY(%(names)s::text[])
+
 -- name: lock_owners
 -- Changes of the owners happen one after the other: of two that demote each other, the second one finds itself the last.
 SELECT pg_advisory_xact_lock(hashtextextended('owners', 0))
