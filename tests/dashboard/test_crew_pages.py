@@ -242,6 +242,37 @@ async def test_inputs_of_a_past_kickoff_fill_the_form_as_fields_or_as_json(serve
         assert (await anna.get(f"{path}?from={kickoff}")).status_code == 404
 
 
+async def test_webhooks_of_a_kickoff_are_called_again_only_if_a_person_wants_it(server: Server, anna: Visitor) -> None:
+    crew = await server.crew(inputs_schema=SCHEMA)
+    path = f"/ui/crews/{crew.deployment.slug}/run"
+    first = await crew.kickoff({"topic": "tides"}, crewWebhookUrl="https://user:pass@one.example.com/hook?key=1")
+    assert "with_webhooks" not in (await anna.get(path)).text
+    page = (await anna.get(f"{path}?from={first}")).text
+    assert "Call its webhooks again" in page
+    assert "At one.example.com." in page
+    assert [word in page for word in ("user:pass", "/hook?key=1")] == [False, False]
+    elsewhere = await server.crew(inputs_schema=SCHEMA)
+    form = {"as": "fields", "in.topic.": "winds"}
+    for slug, more, hosts in (
+        (crew.deployment.slug, {"from": first}, []),
+        (crew.deployment.slug, {"from": first, "with_webhooks": "true"}, [("one.example.com", ["crew"])]),
+        (elsewhere.deployment.slug, {"from": first, "with_webhooks": "true"}, []),
+    ):
+        answer = await anna.post(f"/ui/crews/{slug}/run", **form, **more)
+        assert answer.status_code == 303
+        assert await hooks_of(server, answer.headers["location"].rpartition("/")[2]) == hosts
+    await anna.post("/ui/executions/again", **{"ids[]": first})
+    assert "Webhooks that only the first ones were started with are not called." in (await anna.get("/ui/")).text
+
+
+async def hooks_of(server: Server, kickoff: str) -> list[tuple[str, list[str]]]:
+    rows = await server.database.rows(
+        "SELECT host, hooks FROM webhooks JOIN webhook_endpoints ON id = endpoint_id WHERE kickoff_id = %(id)s::uuid",
+        {"id": kickoff},
+    )
+    return [(row["host"], list(row["hooks"])) for row in rows]
+
+
 async def test_the_preview_shows_the_call_and_changes_between_fields_and_json(server: Server, anna: Visitor) -> None:
     crew = await server.crew(inputs_schema=SCHEMA)
     path = f"/ui/crews/{crew.deployment.slug}/run/preview"

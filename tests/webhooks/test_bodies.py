@@ -29,6 +29,7 @@ from windlass.kickoffs.webhooks import (
     body_of_task,
     merged,
     planned,
+    replaced,
     thought_of,
 )
 
@@ -217,3 +218,14 @@ def test_the_body_of_a_step() -> None:
 )
 def test_thoughts(answer: Any, thought: str | None) -> None:
     assert thought_of(answer) == thought
+
+
+def test_a_webhook_of_a_kickoff_replaces_the_usual_one_of_the_same_kind() -> None:
+    other = new_id()
+    usual = [Webhook(ENDPOINT, frozenset({Hook.CREW, Hook.TASK})), Webhook(other, frozenset({Hook.STEP}))]
+    own = [Webhook(other, frozenset({Hook.CREW}))]
+    assert {one.endpoint: one.hooks for one in replaced(usual, own)} == {
+        ENDPOINT: {Hook.TASK},
+        other: {Hook.STEP, Hook.CREW},
+    }
+    assert replaced(usual, []) == usual

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from windlass.api.crew_api.kickoff_requests import Starter, new_kickoff
@@ -19,6 +19,7 @@ from windlass.dashboard.input_form import MOST_FIELDS, InputField, Typed, descri
 from windlass.dashboard.output import indented
 from windlass.dashboard.routes import Routes
 from windlass.kickoffs.ids import parse_id
+from windlass.kickoffs.webhooks import replaced
 from windlass.rights import Role, Scope
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from windlass.dashboard.routes import Visit
     from windlass.deployments.crews import Crew
+    from windlass.store.executions import OwnWebhook
     from windlass.store.overview import DeploymentRow
 
 ROUTES = Routes()
@@ -34,6 +36,8 @@ RECENT = 5
 AS_JSON, AS_FIELDS = "json", "fields"
 WHOLE = "inputs_json"
 """The field that holds all inputs as JSON."""
+WITH_WEBHOOKS = "with_webhooks"
+"""The field of the choice to call the webhooks of the kickoff that is run again."""
 LONGEST_ONCE = 64
 
 
@@ -79,9 +83,11 @@ async def run(visit: Visit) -> Response:
     try:
         api.rates.take(crew.deployment_id, crew.rate_limit, visit.person.session)
         body = {"inputs": form.typed.inputs}
-        kickoff = await api.acceptor.accept(
-            new_kickoff(body, _key(visit, body), crew, Starter(None, visit.actor), api.rules)
-        )
+        copied = await _own_webhooks(visit, row) if visit.field(WITH_WEBHOOKS) else []
+        key = _key(visit, {**body, "webhooks": sorted(str(one.webhook.endpoint) for one in copied)})
+        new = new_kickoff(body, key, crew, Starter(None, visit.actor), api.rules)
+        webhooks = replaced(new.webhooks, [one.webhook for one in copied])
+        kickoff = await api.acceptor.accept(replace(new, webhooks=webhooks))
     except Exception as error:
         problem = problem_of(error)
         if problem is None:
@@ -116,6 +122,17 @@ async def _crew(visit: Visit) -> tuple[DeploymentRow, Crew | None]:
     """Returns the deployment, and what its kickoffs need, None before its first version."""
     row = await visit.dashboard.control.management.show(visit.path["slug"])
     return row, await visit.dashboard.crew_api.crews.get(row.slug)
+
+
+async def _own_webhooks(visit: Visit, row: DeploymentRow) -> list[OwnWebhook]:
+    """Returns the webhooks of the kickoff that the form began with. The choice to call them is the person's: their
+    receivers may not expect another kickoff.
+    """
+    kickoff = parse_id(visit.query.get("from") or visit.field("from"))
+    store = visit.dashboard.control.overview
+    if kickoff is None or await store.inputs(kickoff, row.id) is None:
+        return []
+    return await store.executions.own_webhooks([kickoff])
 
 
 def _filled(fields: list[InputField], inputs: dict[str, Any]) -> Form:
@@ -171,6 +188,9 @@ async def _page(
         form=form,
         error=error,
         recent=recent,
+        taken=visit.query.get("from") or visit.field("from"),
+        receivers=list(dict.fromkeys(one.host for one in await _own_webhooks(visit, row))),
+        with_webhooks=bool(visit.field(WITH_WEBHOOKS)),
         may_run=visit.allows(Scope.RUN),
         once=visit.field("once")[:LONGEST_ONCE] or secrets.token_hex(16),
         command=kickoff_command(base_url_of(visit, row.slug), form.typed.inputs),

@@ -276,7 +276,9 @@ async def run_again(visit: Visit) -> Response:
         except (Problem, WindlassError) as error:
             problem = problem_of(error)
             reason = f" {short_id(request.id)}: {problem.message if problem else error}"
-    return visit.redirect(_back(visit), notice=f"{_executions(started)} started with the same inputs.{reason}")
+    has_own = started and await visit.dashboard.control.overview.executions.own_webhooks(ids)
+    without = " Webhooks that only the first ones were started with are not called." if has_own else ""
+    return visit.redirect(_back(visit), notice=f"{_executions(started)} started with the same inputs.{without}{reason}")
 
 
 async def start_again(visit: Visit, request: RequestRow) -> UUID:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +106,13 @@ def merged(webhooks: Iterable[Webhook]) -> list[Webhook]:
         hooks = one.hooks | (other.hooks if other else frozenset())
         found[one.endpoint] = Webhook(one.endpoint, hooks, with_events.events, with_events.realtime)
     return list(found.values())
+
+
+def replaced(usual: Iterable[Webhook], own: Sequence[Webhook]) -> list[Webhook]:
+    """Returns the webhooks of a kickoff with webhooks of its own, each of which replaces the usual one."""
+    taken = frozenset[Hook]().union(*(one.hooks for one in own))
+    left = (replace(one, hooks=one.hooks - taken) for one in usual if one.hooks - taken)
+    return merged([*left, *own])
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from windlass.kickoffs.states import State
+from windlass.kickoffs.webhooks import Webhook
 from windlass.store.database import queries
 from windlass.store.kickoff_list import KickoffList
 
@@ -124,6 +125,14 @@ class RequestRow(NamedTuple):
     meta: str | None
 
 
+class OwnWebhook(NamedTuple):
+    """A webhook that a kickoff was started with."""
+
+    kickoff: UUID
+    host: str
+    webhook: Webhook
+
+
 class ExecutionStore(KickoffList):
     """Reads lists of kickoffs, and one kickoff in detail."""
 
@@ -164,6 +173,11 @@ class ExecutionStore(KickoffList):
         """Returns the newest events of these types before a number, newest first, with `most` characters of each."""
         values = {"kickoff": kickoff, "types": list(types), "before": before, "limit": limit, "most": most}
         return [LoggedEvent(**row) for row in await self._database.rows(SQL["latest"], values, soon=True)]
+
+    async def own_webhooks(self, ids: Sequence[UUID]) -> list[OwnWebhook]:
+        """Returns the webhooks of these kickoffs, without those that all kickoffs of their deployment have."""
+        rows = await self._database.rows(SQL["own_webhooks"], {"ids": list(ids)}, soon=True)
+        return [OwnWebhook(row["kickoff"], row["host"], Webhook.of_json(row["endpoint"], row["hooks"])) for row in rows]
 
     async def requests(self, ids: Sequence[UUID]) -> list[RequestRow]:
         """Returns what the kickoffs were started with, in their order."""

@@ -69,6 +69,16 @@ SELECT seq, attempt, type, at, left(text, %(most)s) AS payload, length(text) > %
         OFFSET 0) AS newest
  ORDER BY seq DESC
 
+-- name: own_webhooks
+-- The webhooks of kickoffs at endpoints that are not those of their deployment today.
+SELECT webhooks.kickoff_id AS kickoff, endpoint_id AS endpoint, host, hooks
+  FROM webhooks
+  JOIN webhook_endpoints ON webhook_endpoints.id = endpoint_id
+  JOIN deployments ON deployments.id = webhook_endpoints.deployment_id
+ WHERE webhooks.kickoff_id = ANY (%(ids)s::uuid[]) AND removed_at IS NULL
+   AND NOT EXISTS (SELECT FROM json_each(deployments.webhooks) AS own WHERE own.value ->> 'endpoint' = endpoint_id::text)
+ ORDER BY host
+
 -- name: requests
 -- What to start the kickoffs again with. Inputs of more than %(most)s bytes in their stored form are null.
 SELECT kickoffs.id, slug, CASE WHEN pg_column_size(inputs) <= %(most)s THEN inputs::text END AS inputs,
