@@ -446,6 +446,11 @@ def profiles_file() -> Path:
     return platformdirs.user_config_path("windlass") / "profiles.json"
 
 
+def notify_socket() -> str | None:
+    """Returns the address at which systemd waits for the state of a service, None without one. No child inherits it."""
+    return os.environ.pop("NOTIFY_SOCKET", None)
+
+
 def variable_of(setting: str) -> str:
     """Returns the name of the variable that the setting is read from."""
     return str(Settings.model_fields[setting].validation_alias or f"WINDLASS_{setting.upper()}")

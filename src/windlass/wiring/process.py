@@ -12,6 +12,7 @@ import asyncio
 import gc
 import os
 import signal
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from windlass import log
+from windlass import config, log
 from windlass.api.server import check_free
 from windlass.deployments.environment import CrewEnvironments
 from windlass.errors import SettingsError
@@ -133,11 +134,21 @@ def run_until_shutdown(compose: Compose, notify: Notify, *, for_person: bool = F
 
 
 async def _serve(compose: Compose, shutdown: ShutdownSignal) -> None:
+    notify_socket = config.notify_socket()
     async with AsyncExitStack() as stack:
         shared = await compose(stack)
         gc.freeze()  # a full collection of all imported objects would delay a request by up to 200 ms
+        _notify_systemd(notify_socket, "READY=1")
         await shutdown.to_stop()
+        _notify_systemd(notify_socket, "STOPPING=1")
         await shared.drain(shutdown.stop_now)
+
+
+def _notify_systemd(address: str | None, state: str) -> None:
+    """Sends the state of the service, for units with Type=notify."""
+    if address:
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto(state.encode(), f"\0{address[1:]}" if address.startswith("@") else address)
 
 
 async def _run_until_shutdown(compose: Compose, notify: Notify, *, for_person: bool) -> int:
