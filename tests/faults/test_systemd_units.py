@@ -46,9 +46,7 @@ def test_there_is_a_unit_for_each_kind_of_process() -> None:
     assert NAMES == ["windlass-api@.service", "windlass-migrate.service", "windlass-worker.service"]
 
 
-@pytest.mark.skipif(
-    ANALYZE is None, reason="systemd is not installed: `apt-get install systemd` brings systemd-analyze."
-)
+@pytest.mark.skipif(ANALYZE is None, reason="systemd-analyze is not installed: `apt-get install systemd` brings it.")
 @pytest.mark.parametrize("name", NAMES)
 def test_systemd_accepts_the_unit(name: str, tmp_path: Path) -> None:
     for other in NAMES:
@@ -122,8 +120,8 @@ def settings_of_the_file(url: str) -> dict[str, str]:
 def test_the_units_serve_in_their_order(open_folder: Path, database_url: str) -> None:
     settings, port = settings_of_the_file(database_url), free_port()
     migrate = Unit("windlass-migrate.service", open_folder / "migrate", settings)
-    done = subprocess.run(migrate.order, check=False, env=migrate.environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    with migrate.started() as migrating:
+        assert migrating.wait(60) == 0, migrate.log.read_text()
     api = Unit("windlass-api@.service", open_folder / "api", settings, port)
     worker = Unit("windlass-worker.service", open_folder / "worker", settings)
     with api.started() as serving, worker.started() as working:
