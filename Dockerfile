@@ -6,7 +6,7 @@
 #   --secret id=pip.conf,src=FILE    pip's configuration, with the address and the password of an index
 #   --secret id=ca.pem,src=FILE      the certificates that pip trusts
 #   --secret id=apt.conf,src=FILE    apt's configuration, with a proxy
-ARG BASE=docker.io/library/python:3.11-slim-bookworm
+ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS base
 # tini is process 1: it reaps the orphans that crews leave behind, and passes signals on to the server.

@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
 # Makes an image with Debian 12 and its Python 3.11, as a base for the Dockerfile where no registry of images can be reached.
-# Needs root, debootstrap and podman. Usage: deploy/image/base.sh [NAME]
+# Needs root, debootstrap and podman. MIRROR and MIRROR_OF_SECURITY replace the mirrors of debootstrap and of this machine.
+# Usage: deploy/image/base.sh [NAME]
 set -euo pipefail
 name=${1:-localhost/windlass-base:bookworm}
-mirror=${MIRROR:-http://deb.debian.org/debian}
 folder=$(mktemp -d "${TMPDIR:-/var/tmp}/windlass-base-XXXXXX")
 trap 'rm -rf --one-file-system "$folder"' EXIT
 
-debootstrap --variant=minbase --include=ca-certificates,python3,tini bookworm "$folder" "$mirror" >"$folder.log" ||
+debootstrap --variant=minbase --include=ca-certificates,python3,tini bookworm "$folder" ${MIRROR:+"$MIRROR"} >"$folder.log" ||
     { tail -n 20 "$folder.log" >&2; exit 1; }
 rm -f "$folder.log"
+mirror=$(awk '$1 == "deb" { print $2; exit }' "$folder/etc/apt/sources.list")
+security=${MIRROR_OF_SECURITY:-$(apt-get indextargets --format '$(SITE) $(RELEASE)' 2>/dev/null | awk '$2 ~ /-security$/ { print $1; exit }')}
 cat >"$folder/etc/apt/sources.list" <<END
 deb $mirror bookworm main
 deb $mirror bookworm-updates main
-deb ${MIRROR_OF_SECURITY:-http://deb.debian.org/debian-security} bookworm-security main
+${security:+deb $security bookworm-security main}
 END
 # As in Debian's slim images: no documentation and no translations, also for packages that are installed later.
 cat >"$folder/etc/dpkg/dpkg.cfg.d/slim" <<END
