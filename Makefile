@@ -49,6 +49,8 @@ servers:
 		tests/store/install_servers.sh >/dev/null 2>&1; \
 	} || echo "==> PostgreSQL or PgBouncer is not installed, and can't be installed here: their tests are skipped. Install \`postgresql\` and \`pgbouncer\` to run them."
 
+	@tests/store/install_postgres.sh $(STAMPS)/postgres >/dev/null 2>&1 || echo "==> PostgreSQL 14 and 17 can't be fetched here: their tests are skipped."
+
 test-versions: $(STAMPS)/dev  ## run small crews and flows on a dozen releases of crewai, and write their table (ARGS="0.80.0-3.10 newest-3.13" for some)
 	$(BIN)/python tests/versions/every_version.py $(ARGS)
 

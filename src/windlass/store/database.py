@@ -93,6 +93,10 @@ SET_SESSION = (
     "FROM unnest(%(names)s::text[], %(values)s::text[]) AS given (name, value) "
     "WHERE current_setting(name, true) IS NOT NULL"  # each PostgreSQL version has other timeouts
 )
+TLS_HINT = (
+    "In WINDLASS_DATABASE_URL, name the host as the certificate of the server does, and in sslrootcert the file of its "
+    "CA."
+)
 LARGE_WRITES = 2
 """Transactions with large values that run at once. Each holds a connection of the pool for seconds."""
 POOL_WAIT_SECONDS = 2.0
@@ -175,10 +179,10 @@ class Database:
                 pass
         except psycopg.OperationalError as error:
             reason = " ".join(str(error).split())
-            raise DatabaseUnavailable(
-                f"The database can't be reached: {reason}",
-                "Check that PostgreSQL runs, and check WINDLASS_DATABASE_URL.",
-            ) from error
+            hint = (
+                TLS_HINT if "certificate" in reason else "Check that PostgreSQL runs, and check WINDLASS_DATABASE_URL."
+            )
+            raise DatabaseUnavailable(f"The database can't be reached: {reason}", hint) from error
 
     @asynccontextmanager
     async def connection(
@@ -315,6 +319,24 @@ class PoolRecovery:
     async def _replace_dead_connections(self) -> None:
         with suppress(DatabaseUnavailable):  # `begin` is called again when the database answers
             await self._database.replace_dead_connections()
+
+
+async def refuse_read_only(url: str) -> None:
+    """Raises SettingsError if the URL leads to a standby or to a database that permits only reads.
+
+    Does nothing when the database can't be reached.
+    """
+    try:
+        async with await _connect(url) as connection:
+            (found,) = await (await connection.execute("SELECT current_setting('transaction_read_only')")).fetchone()  # type: ignore[misc]  # one row
+    except psycopg.OperationalError:
+        return
+    if found == "on":
+        raise SettingsError(
+            "WINDLASS_DATABASE_URL leads to a read-only database: a standby, or default_transaction_read_only is on.",
+            "Name the primary. With several hosts in the URL, add target_session_attrs=read-write "
+            "(docs/how-to/postgresql.md).",
+        )
 
 
 async def refuse_transaction_pooling(url: str) -> None:

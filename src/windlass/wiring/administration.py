@@ -18,7 +18,7 @@ from windlass.embedded_postgres.home import make_home
 from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
 from windlass.secrets.key_file import load_key_ring
 from windlass.secrets.secret import Secret
-from windlass.store.database import Database, refuse_transaction_pooling
+from windlass.store.database import Database, refuse_read_only, refuse_transaction_pooling
 from windlass.store.deployments import DeploymentStore
 from windlass.store.migrate import migrate, schema_of
 from windlass.store.tokens import ProviderRules, TokenStore
@@ -144,11 +144,12 @@ async def _stop_embedded(postgres: EmbeddedPostgres) -> None:
 
 
 async def outside_url(settings: Settings) -> str | None:
-    """Returns WINDLASS_DATABASE_URL, None without it. Raises SettingsError if it leads to an unusable pooler."""
+    """Returns WINDLASS_DATABASE_URL, None without it. Raises SettingsError if it leads to an unusable server."""
     if settings.database_url is None:
         return None
     url = settings.database_url.get_secret_value()
     await refuse_transaction_pooling(url)
+    await refuse_read_only(url)
     return url
 
 
