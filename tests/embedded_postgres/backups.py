@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from embedded_postgres.served_database import ask, serving
 from store.kickoff_rows import Rows
+from windlass.administration.backups import backup, restore
+from windlass.administration.opening import administration
 from windlass.config import Settings
 from windlass.embedded_postgres.backup_file import ABOUT
 from windlass.store.database import Database
-from windlass.wiring.administration import administration
-from windlass.wiring.backups import backup, restore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ from pydantic import SecretStr
 
 from embedded_postgres.backups import KICKOFFS, empty_home, ignored, kickoffs_in, restored, written
 from embedded_postgres.served_database import serving
+from windlass.administration.backups import backup, restore
 from windlass.config import Settings
 from windlass.embedded_postgres.backup_file import ABOUT, DUMP, KEY, BackupError
-from windlass.wiring.backups import backup, restore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

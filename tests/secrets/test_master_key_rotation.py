@@ -13,6 +13,8 @@ from pydantic import SecretStr
 
 from store.kickoff_rows import Rows
 from windlass.access.tokens import Tokens
+from windlass.administration import master_keys
+from windlass.administration.opening import key_ring_of
 from windlass.config import Settings
 from windlass.deployments.configurations import seal_configuration
 from windlass.deployments.identity import Identity
@@ -30,8 +32,6 @@ from windlass.store.signing_keys import SigningKeyStore
 from windlass.store.tokens import TokenStore
 from windlass.webhooks import signatures
 from windlass.webhooks.endpoints import Endpoints
-from windlass.wiring import master_keys
-from windlass.wiring.administration import key_ring_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

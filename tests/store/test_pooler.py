@@ -17,13 +17,13 @@ from projects_for_tests.driver import until
 from projects_for_tests.places import folder_for_all
 from store.kickoff_rows import DONE, Rows
 from store.stock_postgres import others
+from windlass.administration.opening import database_for_commands
 from windlass.cli.checks import Level, examine
 from windlass.cli.checks import server as checks_of_server
 from windlass.config import Settings
 from windlass.errors import SettingsError
 from windlass.store.database import Database, refuse_transaction_pooling
 from windlass.store.listener import Listener
-from windlass.wiring.administration import database_for_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

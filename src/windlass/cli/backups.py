@@ -25,8 +25,8 @@ def backup(file: Path, *, with_key: bool, force: bool, json_output: bool) -> Non
     contain the master key. Keep the key too: without it, secrets, tokens and journals can't be read. Back up a
     PostgreSQL of your own (WINDLASS_DATABASE_URL) with pg_dump.
     """
+    from windlass.administration.backups import backup
     from windlass.config import load
-    from windlass.wiring.backups import backup
     from windlass_child.protocol.sizes import size_in_words
 
     settings, screen = load(), Screen()
@@ -63,8 +63,8 @@ def restore(file: Path, *, force: bool, json_output: bool) -> None:
     No server may run on the home meanwhile. The whole file is checked first, and the home changes only when everything
     is restored. At the next start, kickoffs that were open at the time of the backup continue.
     """
+    from windlass.administration.backups import restore
     from windlass.config import load
-    from windlass.wiring.backups import restore
     from windlass_child.protocol.sizes import size_in_words
 
     settings, screen = load(), Screen()

@@ -13,8 +13,8 @@ from windlass.cli.printing import Screen, json_option, notify, print_json, print
 from windlass.cli.servers import demand_local
 
 if TYPE_CHECKING:
+    from windlass.administration.master_keys import KeyState, Rotated
     from windlass.config import Settings
-    from windlass.wiring.master_keys import KeyState, Rotated
 
 HEADINGS = ("KEY", "USE", "VALUES", "WHERE")
 
@@ -31,7 +31,7 @@ def keys() -> None:
 @json_option
 def status(*, json_output: bool) -> None:
     """Show the master keys, and how many stored values each encrypts."""
-    from windlass.wiring.master_keys import status
+    from windlass.administration.master_keys import status
 
     found = asyncio.run(status(_settings()))
     if json_output:
@@ -56,7 +56,7 @@ def prepare(*, json_output: bool) -> None:
     Several servers on one database must all have the new key before one of them encrypts with it. A single server
     needs `windlass admin keys rotate` only.
     """
-    from windlass.wiring.master_keys import file_of, prepare
+    from windlass.administration.master_keys import file_of, prepare
 
     settings = _settings()
     key_id = asyncio.run(prepare(settings))
@@ -80,7 +80,7 @@ def rotate(*, to: str | None, json_output: bool) -> None:
     may run meanwhile and use the new key without a restart. An interrupted rotation goes on when the command is
     given again. With WINDLASS_MASTER_KEY, the first of its keys is the new one.
     """
-    from windlass.wiring.master_keys import rotate
+    from windlass.administration.master_keys import rotate
 
     settings, screen = _settings(), Screen()
 
@@ -125,7 +125,7 @@ def drop(*, key_ids: tuple[str, ...], json_output: bool) -> None:
 
     KEY is the id that `windlass admin keys status` shows. Backups that were made with the key still need it.
     """
-    from windlass.wiring.master_keys import drop
+    from windlass.administration.master_keys import drop
 
     asyncio.run(drop(_settings(), key_ids))
     if json_output:

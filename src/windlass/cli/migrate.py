@@ -48,7 +48,7 @@ def migrate(*, check: bool, json_output: bool) -> int:
 
 
 def _migrated(settings: Settings, *, json_output: bool) -> None:
-    from windlass.wiring.administration import migrate_tables
+    from windlass.administration.opening import migrate_tables
 
     applied, found = asyncio.run(migrate_tables(settings))
     if json_output:
@@ -60,7 +60,7 @@ def _migrated(settings: Settings, *, json_output: bool) -> None:
 
 
 def _checked(settings: Settings, *, json_output: bool) -> None:
-    from windlass.wiring.administration import schema_of_settings
+    from windlass.administration.opening import schema_of_settings
 
     found = asyncio.run(schema_of_settings(settings))
     if json_output:

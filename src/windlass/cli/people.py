@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from datetime import timedelta
 
-    from windlass.wiring.administration import Administration
+    from windlass.administration.opening import Administration
 
 MOST_USERS = 100_000
 MISSING = {"profile": None, "revoked_at": None, "disabled_at": None, "shown": False, "sign_in_until": None}

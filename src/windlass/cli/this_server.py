@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from windlass.administration.opening import Administration
     from windlass.config import Settings
     from windlass.store.deployments import Deployment, DeploymentStore
-    from windlass.wiring.administration import Administration
 
 
 Answer = TypeVar("Answer")
@@ -32,7 +32,7 @@ def administer(settings: Settings, work: Callable[[Administration], Awaitable[An
 
 async def _with_administration(settings: Settings, work: Callable[[Administration], Awaitable[Answer]]) -> Answer:
     from windlass import log
-    from windlass.wiring.administration import administration
+    from windlass.administration.opening import administration
 
     log.configure(settings.log_format, "WARNING")
     async with administration(settings) as opened:

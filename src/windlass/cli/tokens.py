@@ -15,9 +15,9 @@ from windlass.secrets.secret import TokenKind
 
 if TYPE_CHECKING:
     from windlass.access.tokens import ShownTokens
+    from windlass.administration.opening import Administration
     from windlass.secrets.secret import Secret
     from windlass.store.deployments import Deployment
-    from windlass.wiring.administration import Administration
 
 UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 HEADINGS = ("LAST4", "KIND", "SCOPES", "CREW", "USER", "PROFILE", "LAST USED", "EXPIRES", "STATE", "ID")

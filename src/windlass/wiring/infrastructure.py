@@ -9,6 +9,14 @@ from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.access.tokens import Tokens
+from windlass.administration.opening import (
+    demand_tables,
+    embedded_url,
+    key_ring_of,
+    migrates_at_start,
+    outside_url,
+    provider_rules,
+)
 from windlass.aio import serving
 from windlass.deployments.identity import Identity
 from windlass.errors import DatabaseUnavailable
@@ -20,14 +28,6 @@ from windlass.store.listener import MASTER_KEYS, Listener
 from windlass.store.migrate import MigrationNeeded, migrate
 from windlass.store.signing_keys import SigningKeyStore
 from windlass.store.tokens import TokenStore
-from windlass.wiring.administration import (
-    demand_tables,
-    embedded_url,
-    key_ring_of,
-    migrates_at_start,
-    outside_url,
-    provider_rules,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

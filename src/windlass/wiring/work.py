@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from windlass.access.callbacks import Callbacks
+from windlass.administration.user_removal import user_deletion
 from windlass.aio import serving
 from windlass.deployments.building import Building
 from windlass.deployments.deployed_code import DeployedCode, Removal
@@ -30,7 +31,6 @@ from windlass.store.webhooks import JOB as WEBHOOKS
 from windlass.store.webhooks import WebhookStore
 from windlass.webhooks.delivering import ENDPOINTS_AT_ONCE, Delivering, status_url
 from windlass.wiring.crews import interpreters_of_command, runner_of
-from windlass.wiring.user_removal import user_deletion
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

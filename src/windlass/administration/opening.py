@@ -54,7 +54,7 @@ class Administration:
 
     @property
     def users(self) -> UserDeletion:
-        from windlass.wiring.user_removal import user_deletion  # noqa: PLC0415 - few commands need it
+        from windlass.administration.user_removal import user_deletion  # noqa: PLC0415 - few commands need it
 
         return user_deletion(self.settings, self.database, self.tokens)
 

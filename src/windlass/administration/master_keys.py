@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from windlass.access.tokens import Tokens
+from windlass.administration.opening import database_for_commands, key_ring_of
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.lifecycle.run_recorder import PURPOSE
 from windlass.secrets import key_file
@@ -19,7 +20,6 @@ from windlass.secrets.key_ring import VARIABLE, Damaged, Sealed, UnknownKey
 from windlass.store.audit import COMMAND_LINE, AuditStore, Change
 from windlass.store.sealed_values import PLACES, SealedValueStore
 from windlass.store.tokens import TokenStore
-from windlass.wiring.administration import database_for_commands, key_ring_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence

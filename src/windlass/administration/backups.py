@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from windlass.administration.opening import key_ring_of
 from windlass.embedded_postgres.backup_file import About, BackupError, opened, writing
 from windlass.embedded_postgres.dump_and_restore import Restoration, dump
 from windlass.embedded_postgres.errors import unusable
@@ -18,16 +19,15 @@ from windlass.secrets.key_file import load_key_ring
 from windlass.secrets.key_ring import Sealed, UnknownKey
 from windlass.secrets.secret import Secret
 from windlass.store.migrate import known_migrations
-from windlass.wiring.administration import key_ring_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from windlass.administration.opening import Notify
     from windlass.config import Settings
     from windlass.embedded_postgres.backup_file import BackupFile
     from windlass.secrets.key_ring import KeyRing
-    from windlass.wiring.infrastructure import Notify
 
 PROBED = "windlass"
 
