@@ -19,11 +19,11 @@ from pydantic import SecretStr
 from projects_for_tests.places import folder_for_all
 from store.stock_postgres import INSTALLED, MISSING, others, server
 from store.test_outside_database import PACKAGE, live
+from windlass.administration.opening import database_for_commands
 from windlass.config import Settings
 from windlass.errors import DatabaseUnavailable, SettingsError
 from windlass.store.database import Database
 from windlass.store.migrate import known_migrations, migrate
-from windlass.wiring.administration import database_for_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
