@@ -66,6 +66,11 @@ def large(*, quick: bool) -> Iterator[Figures]:
         yield scale(ground, kickoffs=100_000 if quick else 1_000_000, deployments=1000, rounds=50 if quick else 300)
 
 
+def ended(*, quick: bool) -> Iterator[Figures]:
+    with stage() as ground:
+        yield scale(ground, kickoffs=100_000 if quick else 10_000_000, deployments=100, rounds=50 if quick else 300)
+
+
 def managed(*, quick: bool) -> Iterator[Figures]:
     yield secrets(starts=20 if quick else 100)
 
@@ -88,11 +93,16 @@ SUBJECTS: dict[str, Callable[..., Iterator[Figures]]] = {
     "runs": runs,
     "queue": queue,
     "scale": large,
+    "ended": ended,
     "secrets": managed,
     "hardship": hard,
     "redaction": masks,
     "webhooks": hooks,
 }
+
+
+LONG = ("ended",)
+"""Subjects that are measured only when they are named."""
 
 
 def main() -> None:
@@ -107,7 +117,7 @@ def main() -> None:
     show("figure", "measured", "change", "goal")
     show("---", "---", "---", "---")
     results = Results(quick=given.quick)
-    for subject in given.only or SUBJECTS:
+    for subject in given.only or [subject for subject in SUBJECTS if subject not in LONG]:
         for figures in SUBJECTS[subject](quick=given.quick):
             for figure in figures:
                 show(figure.name, figure.value, results.change(figure), figure.goal)

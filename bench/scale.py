@@ -18,6 +18,7 @@ from windlass.kickoffs.outcome import Outcome, TokenUsage
 from windlass.kickoffs.states import State
 from windlass.store.kickoff_list import KickoffFilter
 from windlass.store.overview import DeploymentFilter, OverviewStore
+from windlass.store.retention import TABLES, RetentionStore
 from windlass.store.statistics import StatisticsStore
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from bench.stage import Stage
 
 BATCH = 50_000
+WRITERS = 2
+SIZE = "SELECT pg_database_size(current_database()) AS bytes"
 PAGE = 100
 CREWS_OF_A_PAGE = 50
 LEASE = 60.0
@@ -66,15 +69,47 @@ async def _scale(url: str, kickoffs: int, deployments: int, rounds: int) -> list
     async with AsyncExitStack() as stack:
         small, large = [await queue(url, name, stack) for name in ("scale_small", "scale_large")]
         await fill(small, 2 * PAGE, 2)  # so that its lists are full pages, too
-        await fill(large, kickoffs, deployments)
+        begun = time.perf_counter()
+        vacuumed = await fill(large, kickoffs, deployments)
+        filled = time.perf_counter() - begun - vacuumed
         few: dict[str, list[float]] = defaultdict(list)
         many: dict[str, list[float]] = defaultdict(list)
         for _ in range(rounds):
             for place, times in ((small, few), (large, many)):
                 for what, took in await one_round(place):
                     times[what].append(1000 * took)
-        head = Figure(f"with {kickoffs:,} ended kickoffs of {deployments:,} deployments", "")
-        return [head, *compared(few, many), *await pages(large, rounds)]
+        (size,) = await large.database.rows(SIZE)
+        head = [
+            Figure(f"with {kickoffs:,} ended kickoffs of {deployments:,} deployments", ""),
+            Figure("  size of the database, GB", f"{size['bytes'] / 1e9:.1f}"),
+            Figure("  rows are written, s", f"{filled:.0f}"),
+            Figure("  VACUUM ANALYZE, s", f"{vacuumed:.0f}"),
+        ]
+        return [*head, *compared(few, many), *await pages(large, rounds), *await removal(large, rounds)]
+
+
+async def removal(place: Queue, rounds: int) -> list[Figure]:
+    """The steps of retention, each of which is one transaction."""
+    store = RetentionStore(place.database)
+    times = []
+    removed = 0
+    for _ in range(rounds):
+        ended = await store.ended(place.other.id, 1.0)
+        begun = time.perf_counter()
+        for table in TABLES:
+            await store.drop_rows(table, ended.kickoffs)
+        removed += await store.drop_kickoffs(ended.kickoffs)
+        times.append(1000 * (time.perf_counter() - begun))
+    vacuumed = 0.0
+    async with place.database.connection(patient=True) as connection:
+        vacuumed = await seconds(connection.execute("VACUUM kickoffs, task_records, attempts"))
+    return [
+        Figure(
+            f"  retention removes {removed:,} kickoffs, a step, p50 (p95) ms",
+            f"{statistics.median(times):.1f} ({quantile(times, 0.95):.1f})",
+        ),
+        Figure("  VACUUM afterwards, s", f"{vacuumed:.1f}"),
+    ]
 
 
 async def pages(place: Queue, rounds: int) -> list[Figure]:
@@ -113,17 +148,23 @@ def compared(few: dict[str, list[float]], many: dict[str, list[float]]) -> list[
     return figures
 
 
-async def fill(place: Queue, kickoffs: int, deployments: int) -> None:
+async def fill(place: Queue, kickoffs: int, deployments: int) -> float:
+    """Returns the seconds of the vacuum at the end."""
     for number in range(deployments - 2):  # `queue` has made two
         await place.deployments.register(
             f"crew-{number:05}", digest="0", source={"kind": "function"}, manifest=MANIFEST
         )
-    for first in range(1, kickoffs + 1, BATCH):
+    writers = asyncio.Semaphore(WRITERS)
+
+    async def write(first: int) -> None:
         values = {"first": first, "count": min(BATCH, kickoffs + 1 - first), "total": kickoffs, "worker": new_id()}
-        async with place.database.connection(patient=True) as connection:
+        async with writers, place.database.transaction(patient=True) as connection:
+            await connection.execute("SET LOCAL synchronous_commit = off")
             await connection.execute(ENDED, values)
+
+    await asyncio.gather(*(write(first) for first in range(1, kickoffs + 1, BATCH)))
     async with place.database.connection(patient=True) as connection:
-        await connection.execute("VACUUM ANALYZE")
+        return await seconds(connection.execute("VACUUM ANALYZE"))
 
 
 async def one_round(place: Queue) -> list[tuple[str, float]]:

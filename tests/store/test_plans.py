@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from psycopg.sql import SQL
@@ -15,8 +16,11 @@ from windlass.store.claiming import SQL as CLAIMING
 from windlass.store.database import fetch
 from windlass.store.deployments import DeploymentStore
 from windlass.store.ending import SQL as ENDING
+from windlass.store.kickoff_list import KickoffFilter, KickoffList
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from store.kickoff_rows import Rows
     from windlass.store.database import Connection
 
@@ -199,3 +203,30 @@ async def test_the_question_of_a_kickoff_is_found_among_many_that_wait(
         await rows.database.execute("ANALYZE questions")
     (last,) = await rows.database.rows("SELECT id FROM kickoffs ORDER BY id DESC LIMIT 1")
     assert await rows_touched(rows, statement, last, table="questions") <= FEW
+
+
+class Asked:
+    """Keeps the statement of a list in place of its execution."""
+
+    async def rows(self, query: SQL, values: dict[str, Any], *, soon: bool) -> list[dict[str, Any]]:
+        self.query, self.values, self.soon = query, values, soon
+        return [{"id": None, "all_seen": True, "last_seen": None}]
+
+
+@pytest.mark.parametrize("first", ["newest", "oldest"])
+async def test_a_page_of_a_crews_kickoffs_reads_no_more_than_it_shows(
+    rows: Rows, first: Literal["newest", "oldest"]
+) -> None:
+    """Those of one crew are all over the table: each is read from another page of it."""
+    await pile_up(rows, ", state", ", 'SUCCESS'")
+    wanted = KickoffFilter(deployment=rows.deployment.id)
+    await KickoffList(asked := Asked()).listed(wanted, limit=20, first=first)  # type: ignore[arg-type]
+    assert await rows_touched(rows, asked.query.as_string(), asked.values) <= FEW
+    seen: list[UUID] = []
+    page = await rows.store.listed(wanted, limit=999, first=first)
+    while page.next is not None:
+        seen += [row.id for row in page.rows]
+        edge: dict[str, Any] = {"before": page.next} if first == "newest" else {"after": page.next}
+        page = await rows.store.listed(replace(wanted, **edge), limit=999, first=first)
+    seen += [row.id for row in page.rows]
+    assert len(set(seen)) == len(seen) == MANY

@@ -148,7 +148,7 @@ class KickoffList:
             "ending": wanted.ending,
             "limit": limit,
             "preview": preview,
-            "most_read": MOST_READ,
+            "most_read": limit + 1 if _takes_all(wanted) else MOST_READ,
             "longest_error": LONGEST_ERROR,
             "longest_inputs": LONGEST_INPUTS,
             "largest_inputs": LARGEST_INPUTS,
@@ -167,6 +167,12 @@ class KickoffList:
     async def slugs_with(self, text: str) -> list[str]:
         """Returns two of the slugs with this text, or fewer. A slug that is the text comes first."""
         return [row["slug"] for row in await self._database.rows(SQL["slugs_with"], {"text": text}, soon=True)]
+
+
+def _takes_all(wanted: KickoffFilter) -> bool:
+    """Returns whether every kickoff that the search reads is in the page. One deployment's are all over the table."""
+    of_one = KickoffFilter(wanted.deployment, wanted.slug, before=wanted.before, after=wanted.after)
+    return of_one == wanted and (wanted.deployment, wanted.slug) != (None, None)
 
 
 def _narrower(states: Collection[State] | None) -> str:
