@@ -49,6 +49,10 @@ POOR_BUTTONS = """() => {
   return poor;
 }"""
 """Finds buttons that a person can't press: off the screen to a side, or below another element. Opens each panel."""
+STILL_A_TABLE = """() => [...document.querySelectorAll("table.stacked tbody td")]
+  .filter((one) => one.getBoundingClientRect().width && getComputedStyle(one).display === "table-cell")
+  .map((one) => one.textContent.trim())"""
+"""Finds cells of tables that stand below each other on a phone, and don't on this page."""
 TABS = ("timeline", "inputs", "files", "log", "attempts", "webhooks")
 
 
@@ -127,6 +131,8 @@ async def findings(tab: Tab, path: str) -> list[str]:
         found.append(str(error))
     await tab.page.set_viewport_size(PHONE)
     found += await tab.page.evaluate(POOR_BUTTONS)
+    if cells := await tab.page.evaluate(STILL_A_TABLE):
+        found.append(f"has a table that is not stacked: {cells}")
     wide = await tab.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wide > 0:
         found.append(f"is {wide} px too wide for a phone")

@@ -192,6 +192,12 @@ def test_a_broken_file_is_named(tmp_path: Path, wheels: Path, file: str, text: s
         made(root, wheels)
 
 
+def test_a_constraint_that_two_files_have_is_named_once(tmp_path: Path) -> None:
+    wants = 'requires-python = ">=3.12"\n'
+    root = written(tmp_path / "project", {"pyproject.toml": TINY + wants, "uv.lock": f"version = 1\n{wants}"})
+    assert packages_of(root).wanted_python == ">=3.12"
+
+
 def test_the_interpreter_satisfies_requires_python(tmp_path: Path, wheels: Path) -> None:
     root = written(tmp_path / "project", {"pyproject.toml": TINY + 'requires-python = "<3.9"\n'})
     with pytest.raises(ProjectError, match=r"needs Python <3\.9, and no such Python .*: crews run on Python 3\.10 to"):

@@ -101,7 +101,7 @@ class Packages:
 
     @property
     def wanted_python(self) -> str:
-        return " and ".join(self.python) or f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
+        return " and ".join(dict.fromkeys(self.python)) or f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
 
 
 def packages_of(root: Path) -> Packages:
