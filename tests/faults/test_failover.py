@@ -19,12 +19,12 @@ from faults.node import Node
 from projects_for_tests.driver import until
 from projects_for_tests.places import folder_for_all
 from store.stock_postgres import INSTALLED, MISSING, others
+from windlass.administration.opening import database_for_commands
 from windlass.cli.checks import examine
 from windlass.cli.checks.server import database
 from windlass.config import Settings
 from windlass.embedded_postgres.data_folder import SUPERUSER
 from windlass.errors import SettingsError
-from windlass.wiring.administration import database_for_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,6 +86,7 @@ def pair() -> Iterator[tuple[Server, Server]]:
         standby.start(STANDBY)
         try:
             with psycopg.connect(f"{source} dbname=postgres", autocommit=True) as connection:
+                connection.execute("SET synchronous_commit = remote_apply")
                 connection.execute("CREATE ROLE windlass LOGIN")
                 connection.execute("CREATE DATABASE windlass OWNER windlass")
             yield primary, standby
