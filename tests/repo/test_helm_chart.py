@@ -193,8 +193,8 @@ def test_a_pool_takes_from_all_what_it_leaves_out(everything: list[dict[str, Any
 def test_a_drain_ends_before_its_pod_is_killed(everything: list[dict[str, Any]]) -> None:
     for one in of_kind(everything, "Deployment"):
         variables = {entry["name"]: entry.get("value") for entry in container(one)["env"]}
-        grace = variables.get("WINDLASS_DRAIN_GRACE", Settings.model_fields["drain_grace"].default)
-        assert one["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= float(str(grace)) + 30
+        drain = float(variables["WINDLASS_DRAIN_GRACE"]) + float(variables.get("WINDLASS_STOP_DELAY", 0))
+        assert one["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= drain + 30
 
 
 def test_every_variable_is_a_setting(everything: list[dict[str, Any]]) -> None:
