@@ -36,7 +36,13 @@ from windlass.sign_in_settings import SignInSettings
 
 OF_COMMANDS = ("WINDLASS_TOKEN", "WINDLASS_PROFILE", "WINDLASS_URL", "WINDLASS_API_TOKEN")
 """Variables that commands read and servers do not (docs/reference/cli.md)."""
-SECRETS = ("WINDLASS_DATABASE_URL", "WINDLASS_MASTER_KEY", "WINDLASS_SIGN_IN_CLIENT_SECRET", "OIDC_PRIVATE_KEY")
+SECRETS = (
+    "WINDLASS_DATABASE_URL",
+    "WINDLASS_DATABASE_DIRECT_URL",
+    "WINDLASS_MASTER_KEY",
+    "WINDLASS_SIGN_IN_CLIENT_SECRET",
+    "OIDC_PRIVATE_KEY",
+)
 FILES = tuple(f"{name}_FILE" for name in SECRETS)
 """For each secret, the variable with the path of a file that holds it: the form of Docker's and Kubernetes' secrets."""
 LARGEST_SECRET = 64 * 1024
@@ -62,6 +68,11 @@ class Settings(SignInSettings):
         None,
         description="URL of a PostgreSQL server, version 14 or newer, in place of the embedded one. Removed from the "
         "environment once read.",
+    )
+    database_direct_url: SecretStr | None = Field(
+        None,
+        description="URL of the same database without the pooler, if `WINDLASS_DATABASE_URL` leads to a PgBouncer with "
+        "`pool_mode = transaction` (docs/how-to/postgresql.md). Removed from the environment once read.",
     )
     migrate_at_start: bool = Field(
         True,

@@ -18,7 +18,12 @@ from windlass.embedded_postgres.home import make_home
 from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
 from windlass.secrets.key_file import load_key_ring
 from windlass.secrets.secret import Secret
-from windlass.store.database import Database, refuse_read_only, refuse_transaction_pooling
+from windlass.store.database import (
+    Database,
+    demand_session_defaults,
+    refuse_read_only,
+    refuse_transaction_pooling,
+)
 from windlass.store.deployments import DeploymentStore
 from windlass.store.migrate import migrate, schema_of
 from windlass.store.tokens import ProviderRules, TokenStore
@@ -144,13 +149,25 @@ async def _stop_embedded(postgres: EmbeddedPostgres) -> None:
 
 
 async def outside_url(settings: Settings) -> str | None:
-    """Returns WINDLASS_DATABASE_URL, None without it. Raises SettingsError if it leads to an unusable server."""
+    """Returns the URL of the PostgreSQL of the settings, not that of a pooler. Returns None without one.
+
+    Raises SettingsError if it leads to an unusable server, or if the pooler gives connections that can't be used.
+    """
     if settings.database_url is None:
         return None
-    url = settings.database_url.get_secret_value()
+    url = (settings.database_direct_url or settings.database_url).get_secret_value()
     await refuse_transaction_pooling(url)
     await refuse_read_only(url)
+    if pooler := pooler_of(settings):
+        await demand_session_defaults(pooler)
     return url
+
+
+def pooler_of(settings: Settings) -> str | None:
+    """Returns the URL for statements if it is not that of `outside_url`."""
+    if settings.database_url is None or settings.database_direct_url is None:
+        return None
+    return settings.database_url.get_secret_value()
 
 
 def key_ring_of(settings: Settings) -> KeyRing:

@@ -58,8 +58,8 @@ def _open_psql(settings: Settings, arguments: tuple[str, ...]) -> None:
 def _url(settings: Settings) -> str:
     from windlass.embedded_postgres.postgres import running_url
 
-    if settings.database_url:
-        return settings.database_url.get_secret_value()
+    if url := settings.database_direct_url or settings.database_url:
+        return url.get_secret_value()
     running = running_url(settings.home)
     if running is None:
         raise WindlassError(

@@ -97,6 +97,10 @@ TLS_HINT = (
     "In WINDLASS_DATABASE_URL, name the host as the certificate of the server does, and in sslrootcert the file of its "
     "CA."
 )
+GET_SESSION = (
+    "SELECT name, current_setting(name, true), quote_ident(current_user), quote_ident(current_database()) "
+    "FROM unnest(%(names)s::text[]) AS given (name)"
+)
 LARGE_WRITES = 2
 """Transactions with large values that run at once. Each holds a connection of the pool for seconds."""
 POOL_WAIT_SECONDS = 2.0
@@ -140,21 +144,35 @@ class Database:
     that took too long may have been committed.
     """
 
-    def __init__(self, url: str, *, connections: int = 10, statement_seconds: float = STATEMENT_SECONDS) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        pooler: str | None = None,
+        connections: int = 10,
+        statement_seconds: float = STATEMENT_SECONDS,
+    ) -> None:
+        """`pooler` is the URL for statements if it is another one: that of a pooler with pool_mode = transaction.
+
+        `url` leads to PostgreSQL itself. Listeners and side jobs use it.
+        """
         check_url(url)
+        check_url(pooler or url)
         self.url = url
+        self._pooler = pooler
         self._refusals = Refusals()
         self._statement_seconds = statement_seconds
         self._large_writes = asyncio.Semaphore(LARGE_WRITES)
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
-            url,
+            pooler or url,
             min_size=1,
             max_size=connections,
             open=False,
             timeout=POOL_WAIT_SECONDS,
             reconnect_timeout=0.5,  # afterwards, the pool reconnects when a caller needs a connection
-            configure=prepare_session,
+            configure=None if pooler else prepare_session,
             kwargs={
+                **({"prepare_threshold": None} if pooler else {}),  # a prepared statement belongs to one connection
                 "autocommit": True,
                 "row_factory": dict_row,
                 "connect_timeout": CONNECT_SECONDS,
@@ -175,8 +193,9 @@ class Database:
     async def _check_reachable(self) -> None:
         # The pool retries for ever and does not raise errors of a connection, so this makes one directly.
         try:
-            async with await AsyncConnection.connect(self.url, connect_timeout=CONNECT_SECONDS):
-                pass
+            for url in filter(None, (self.url, self._pooler)):
+                async with await AsyncConnection.connect(url, connect_timeout=CONNECT_SECONDS):
+                    pass
         except psycopg.OperationalError as error:
             reason = " ".join(str(error).split())
             hint = (
@@ -360,9 +379,41 @@ async def refuse_transaction_pooling(url: str) -> None:
             "WINDLASS_DATABASE_URL leads to a connection pooler that gives each transaction another connection of "
             "PostgreSQL (PgBouncer with pool_mode = transaction). Windlass needs connections of its own, to receive "
             "notifications.",
-            "Name the address of PostgreSQL itself in WINDLASS_DATABASE_URL, or set pool_mode = session for this "
-            "database.",
+            "Set pool_mode = session for this database, or name the address of PostgreSQL itself in "
+            "WINDLASS_DATABASE_DIRECT_URL (docs/how-to/postgresql.md).",
         )
+
+
+async def demand_session_defaults(url: str) -> None:
+    """Raises SettingsError if a pooler gives connections whose settings are not those that the store depends on.
+
+    The store can't set them there: the next transaction gets another connection. Does nothing when the database can't
+    be reached.
+    """
+    try:
+        async with await AsyncConnection.connect(
+            url, autocommit=True, connect_timeout=CONNECT_SECONDS, prepare_threshold=None
+        ) as connection:
+            found = await (await connection.execute(GET_SESSION, {"names": list(SESSION)})).fetchall()
+    except psycopg.OperationalError:
+        return
+    wrong = [name for name, value, _, _ in found if value is not None and not _fits(name, value)]
+    if wrong:
+        role, database = found[0][2:]
+        statements = " ".join(
+            f"ALTER ROLE {role} IN DATABASE {database} SET {name} = '{SESSION[name]}';" for name in wrong
+        )
+        raise SettingsError(
+            f"The connections of the pooler in WINDLASS_DATABASE_URL have other settings than Windlass needs: "
+            f"{', '.join(wrong)}.",
+            f"Run this, and RECONNECT in the console of PgBouncer: {statements}",
+        )
+
+
+def _fits(name: str, value: str) -> bool:
+    if name == "timezone":
+        return value.removeprefix("Etc/") == SESSION[name]
+    return value.lower().partition(",")[0] == SESSION[name].lower()
 
 
 async def _connect(url: str) -> AsyncConnection[Any]:

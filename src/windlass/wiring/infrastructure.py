@@ -15,6 +15,7 @@ from windlass.administration.opening import (
     key_ring_of,
     migrates_at_start,
     outside_url,
+    pooler_of,
     provider_rules,
 )
 from windlass.aio import serving
@@ -73,7 +74,7 @@ async def open_infrastructure(
     signing_keys = signing_keys_of(settings, notify)
     outside = await outside_url(settings)
     url = outside or await embedded_url(settings, stack, notify)
-    database = await stack.enter_async_context(Database(url))
+    database = await stack.enter_async_context(Database(url, pooler=pooler_of(settings)))
     if migrates_at_start(settings):
         if applied := await migrate(database):
             notify("making the tables" if 1 in applied else "bringing the tables up to date")

@@ -18,7 +18,7 @@ from windlass.cli.this_server import running_server
 from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.loopback import http_url
-from windlass.store.database import Database, check_url, refuse_transaction_pooling
+from windlass.store.database import Database, check_url, demand_session_defaults, refuse_transaction_pooling
 from windlass.store.write_checks import write_fault
 
 if TYPE_CHECKING:
@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
 def database(settings: Settings) -> Finding:
     if settings.database_url:
-        asyncio.run(_reach(settings.database_url.get_secret_value()))
+        given = settings.database_url.get_secret_value()
+        if settings.database_direct_url:
+            asyncio.run(_reach(settings.database_direct_url.get_secret_value(), given))
+        else:
+            asyncio.run(_reach(given))
         return Finding("the PostgreSQL of WINDLASS_DATABASE_URL answers and accepts writes")
     if url := running_url(settings.home):
         return _running(url, settings.home)
@@ -58,14 +62,17 @@ def _started(home: Path) -> Finding:
     return Finding("the embedded PostgreSQL starts, answers and stops")
 
 
-async def _reach(url: str) -> None:
+async def _reach(url: str, pooler: str | None = None) -> None:
     """Connects to the database, and writes to it. Raises DatabaseUnavailable with the cause.
 
     Raises SettingsError when `url` is no URL or leads to a pooler that can't be used. No message has the password.
     """
     check_url(url)
     await refuse_transaction_pooling(url)
-    async with Database(url, connections=2) as database:
+    if pooler:
+        check_url(pooler)
+        await demand_session_defaults(pooler)
+    async with Database(url, pooler=pooler, connections=2) as database:
         if fault := await write_fault(database):
             raise DatabaseUnavailable(fault)
 
