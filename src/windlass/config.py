@@ -336,6 +336,11 @@ class Settings(SignInSettings):
         "`WINDLASS_RETENTION_KICKOFFS`.",
     )
 
+    audit_retention: Age = Field(
+        0.0,
+        description="Days that entries of the audit log are kept (docs/how-to/people.md); 0 or `forever` keeps them.",
+    )
+
     # the offline model and the log
     offline_script: File | None = Field(
         None,

@@ -183,6 +183,7 @@ EVENTS: dict[str, Event] = {
     "side_job.failed": Event(ERROR, "A side job failed. A periodic job runs again at its next time."),
     "side_job.requeued": Event(WARNING, "A side job is started again, because its server died or lost its connection."),
     "retention.removed": Event(INFO, "Data of a crew's ended kickoffs was removed after its retention time."),
+    "audit.removed": Event(INFO, "Entries of the audit log were removed after WINDLASS_AUDIT_RETENTION."),
     "retention.swept": Event(WARNING, "Rows without a kickoff were found and removed."),
     "sources.removed": Event(INFO, "Stored sources of projects that no version and no build uses were removed."),
     "token.created": Event(INFO, "A token was made."),

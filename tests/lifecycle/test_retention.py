@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
 from store.kickoff_rows import DONE, FAILED, Rows
-from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.ids import first_id, new_id
 from windlass.kickoffs.retention import Retention
 from windlass.lifecycle.deletion import Retaining
 from windlass.store.database import Database
@@ -18,7 +19,6 @@ from windlass.store.sources import SourceStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from uuid import UUID
 
 USUAL = Retention(kickoffs=90, events=30, deliveries=20, journal=7)
 EVENTS, ENTRIES, FILES, CHUNKS = 3, 2, 2, 5
@@ -30,8 +30,9 @@ async def rows(emptied_url: str) -> AsyncIterator[Rows]:
         yield await Rows.make(database)
 
 
-def retaining(rows: Rows, usual: Retention = USUAL, **sizes: int) -> Retaining:
-    return Retaining(RetentionStore(rows.database, **sizes), rows.store, SourceStore(rows.database), usual)
+def retaining(rows: Rows, usual: Retention = USUAL, audit: float = 0.0, **sizes: int) -> Retaining:
+    store = RetentionStore(rows.database, **sizes)
+    return Retaining(store, rows.store, SourceStore(rows.database), usual, audit=audit)
 
 
 async def ended(rows: Rows, days_ago: float, outcome: Any = DONE) -> UUID:
@@ -199,6 +200,19 @@ async def test_a_longer_time_counts_from_now_on_and_a_shorter_one_at_once(rows: 
     assert await left(rows, one) == WHOLE
     await retaining(rows, Retention(90, 10, 30)).remove_what_is_over()
     assert await left(rows, one) == WHOLE | {"events": 0}
+
+
+async def test_entries_of_the_audit_log_are_removed_in_steps_when_they_are_too_old(rows: Rows) -> None:
+    entry = "INSERT INTO audit_log (id, at, action, target) VALUES (%(id)s, %(at)s, 'token.create', 'x')"
+    ages = [timedelta(days=days) for days in (1, 9, 11, 12, 13, 400)]
+    for age in ages:
+        at = datetime.now(UTC) - age
+        await rows.database.execute(entry, {"id": UUID(int=first_id(at, timedelta()).int + 1), "at": at})
+    await retaining(rows).remove_what_is_over()
+    assert len(await rows.database.rows("SELECT 1 FROM audit_log")) == len(ages)
+    await retaining(rows, rows_at_once=2, audit=10.0).remove_what_is_over()
+    left = await rows.database.rows("SELECT now() - at AS age FROM audit_log ORDER BY at DESC")
+    assert [row["age"].days for row in left] == [1, 9]
 
 
 async def test_rows_without_a_kickoff_are_swept(rows: Rows) -> None:

@@ -57,14 +57,24 @@ async def drop_all(store: RetentionStore, table: Table, kickoffs: Sequence[UUID]
 class Retaining:
     """Removes expired data. Each method may be interrupted at any time: the next run finds the rest.
 
-    `usual` is the retention of deployments whose project sets none.
+    `usual` is the retention of deployments whose project sets none. Entries of the audit log are kept for `audit` days,
+    with 0 for ever.
     """
 
-    def __init__(self, store: RetentionStore, kickoffs: KickoffStore, sources: SourceStore, usual: Retention) -> None:
+    def __init__(
+        self,
+        store: RetentionStore,
+        kickoffs: KickoffStore,
+        sources: SourceStore,
+        usual: Retention,
+        *,
+        audit: float = 0.0,
+    ) -> None:
         self._store = store
         self._kickoffs = kickoffs
         self._sources = sources
         self._usual = usual
+        self._audit = audit
 
     async def remove_what_is_over(self) -> None:
         after = FIRST
@@ -72,6 +82,17 @@ class Retaining:
             for kept in some:
                 await self._remove_of(kept)
             after = some[-1].deployment
+        if self._audit:
+            await self._remove_audit()
+
+    async def _remove_audit(self) -> None:
+        removed, more = 0, True
+        while more:
+            some = await self._store.drop_audit(self._audit)
+            removed, more = removed + some, some == self._store.rows_at_once
+            await asyncio.sleep(BREATH)
+        if removed:
+            logger.event("audit.removed", entries=removed)
 
     async def sweep_leftovers(self) -> None:
         """Removes unused sources, and rows whose kickoff does not exist. Windlass leaves no such rows. They come from

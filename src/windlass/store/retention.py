@@ -11,6 +11,7 @@ from uuid import UUID
 
 from psycopg import sql
 
+from windlass.kickoffs.ids import first_id
 from windlass.kickoffs.retention import Retention
 from windlass.store.audit import REMOVAL, Change, record
 from windlass.store.database import fetch, queries
@@ -128,6 +129,11 @@ class RetentionStore:
         """Removes some rows and returns their number. A number below `most_rows` means that all are removed."""
         values = {"kickoffs": list(kickoffs), "limit": self.most_rows(table)}
         return await self._database.execute(_of(table, SQL["drop_rows"]), values)
+
+    async def drop_audit(self, days: float) -> int:
+        """Removes old entries of the audit log. A number below `rows_at_once` means that all are removed."""
+        before = first_id(datetime.now(UTC), -timedelta(days=days))
+        return await self._database.execute(SQL["drop_audit"], {"before": before, "limit": self.rows_at_once})
 
     async def drop_kickoffs(self, kickoffs: Sequence[UUID]) -> int:
         return len(await self._database.rows(SQL["drop_kickoffs"], {"kickoffs": list(kickoffs)}))

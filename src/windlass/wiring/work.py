@@ -53,7 +53,14 @@ async def start_runner(shared: Shared) -> Runner:
 
 async def start_side_jobs(shared: Shared) -> None:
     database = shared.database
-    retaining = Retaining(RetentionStore(database), shared.kickoffs, SourceStore(database), shared.settings.retention)
+    settings = shared.settings
+    retaining = Retaining(
+        RetentionStore(database),
+        shared.kickoffs,
+        SourceStore(database),
+        settings.retention,
+        audit=settings.audit_retention,
+    )
     removals = Removals(
         RetentionStore(database),
         Stops(Endings(database)),

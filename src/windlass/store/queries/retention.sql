@@ -33,6 +33,10 @@ VALUES (%(deployment)s, %(what)s, %(finished_at)s)
 -- name: drop_rows
 DELETE FROM {table} WHERE ctid = ANY (ARRAY (SELECT ctid FROM {table} WHERE kickoff_id = ANY (%(kickoffs)s) LIMIT %(limit)s))
 
+-- name: drop_audit
+-- Ids of entries are in the order of time.
+DELETE FROM audit_log WHERE id = ANY (ARRAY (SELECT id FROM audit_log WHERE id < %(before)s ORDER BY id LIMIT %(limit)s))
+
 -- name: drop_kickoffs
 -- Removes ended kickoffs together with their task records, attempts and questions, so that no reader sees a kickoff without its tasks. Events,
 -- journals and files, which can be many rows, are removed before.
