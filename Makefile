@@ -12,7 +12,7 @@ export UV_LINK_MODE ?= copy
 # As pip does: behind a company's proxy the certificates of the machine count.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: run serve test test-unit browser servers test-versions rotation-example check lint types imports assets dist image-base image test-image lock lock-versions audit bench soak docs clean help
+.PHONY: run serve test test-unit browser servers test-versions rotation-example check lint types imports assets dist image-base image compose test-image lock lock-versions audit bench soak docs clean help
 
 run: $(STAMPS)/run $(STAMPS)/assets  ## install, then serve the example crew (PROJECT=path serves yours)
 	@echo "==> starting Windlass with $(PROJECT)"
@@ -98,10 +98,15 @@ image: dist  ## build the images IMAGE:server and IMAGE:full with podman (BASE=p
 	done
 	@$(PODMAN) images --filter reference=$(IMAGE)
 
+COMPOSE ?= podman-compose
+compose:  ## start compose.yaml: PostgreSQL, two API servers, two workers, a proxy with TLS (COMPOSE="docker compose")
+	@deploy/compose/secrets.sh
+	@$(COMPOSE) up -d
+
 test-image: $(STAMPS)/dev  ## build the images and run containers of them: several minutes
 	@if ! command -v podman >/dev/null; then echo "==> podman is not installed: the images are not tested"; \
 	elif ! $(PODMAN) info >/dev/null; then echo "==> podman does not work here: the images are not tested"; \
-	else $(MAKE) image && WINDLASS_TESTS_IMAGE=$(IMAGE) WINDLASS_TESTS_PODMAN="$(PODMAN)" $(BIN)/python -m pytest -n 0 -p no:cacheprovider tests/image $(ARGS); fi
+	else $(MAKE) image && WINDLASS_TESTS_IMAGE=$(IMAGE) WINDLASS_TESTS_BASE=$(BASE) WINDLASS_TESTS_PODMAN="$(PODMAN)" $(BIN)/python -m pytest -n 0 -p no:cacheprovider tests/image $(ARGS); fi
 
 docs: $(STAMPS)/dev  ## write the tables of the documentation that follow from the code
 	PYTHONPATH=tests $(BIN)/python -m repo.generated_docs

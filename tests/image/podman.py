@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 ENVIRONMENT = dict(os.environ)  # noqa: TID251 - what `make test-image` gives, and how this machine reaches packages
 IMAGE = ENVIRONMENT.get("WINDLASS_TESTS_IMAGE", "")
@@ -28,9 +28,17 @@ DEADLINE = 120.0
 needs_images = pytest.mark.skipif(not IMAGE, reason="`make test-image` builds the images and runs these tests")
 
 
-def podman(*arguments: str, check: bool = True, deadline: float = DEADLINE) -> subprocess.CompletedProcess[str]:
+def podman(
+    *arguments: str, check: bool = True, deadline: float = DEADLINE, environment: Mapping[str, str] = ENVIRONMENT
+) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [*PODMAN, *arguments], capture_output=True, text=True, check=False, timeout=deadline, stdin=subprocess.DEVNULL
+        [*PODMAN, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=deadline,
+        stdin=subprocess.DEVNULL,
+        env=environment,
     )
     assert done.returncode == 0 or not check, (arguments, done.stdout, done.stderr)
     return done
@@ -78,22 +86,26 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = DEADLINE)
 
 
 class Container:
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, environment: Mapping[str, str] = ENVIRONMENT) -> None:
         self.name = name
+        self._environment = environment
+
+    def podman(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return podman(*arguments, check=check, environment=self._environment)
 
     def run(self, *command: str, check: bool = True) -> str:
         """Runs a command in the container. Returns its output."""
-        return podman("exec", self.name, *command, check=check).stdout
+        return self.podman("exec", self.name, *command, check=check).stdout
 
     def port(self) -> int:
-        return int(podman("port", self.name, "8000/tcp").stdout.rsplit(":", 1)[1])
+        return int(self.podman("port", self.name, "8000/tcp").stdout.rsplit(":", 1)[1])
 
     def logs(self) -> str:
-        done = podman("logs", self.name)
+        done = self.podman("logs", self.name)
         return done.stdout + done.stderr
 
     def state(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(podman("inspect", self.name).stdout)[0]["State"]
+        found: dict[str, Any] = json.loads(self.podman("inspect", self.name).stdout)[0]["State"]
         return found
 
     def processes(self) -> list[tuple[int, str, str]]:

@@ -6,36 +6,24 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 
-from cli.the_command import Command
+from image.person import SLOW, Outside, project
 from image.podman import IMAGE, bounds, needs_images, of_machine, podman, started, wait_for, without_landlock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from image.podman import Container
+from image.podman import Container
 
 pytestmark = [needs_images, pytest.mark.timeout(900), pytest.mark.xdist_group("image")]
 
 LARGEST_SERVER = 300_000_000
 OF_WINDLASS = ("WINDLASS_HOME", "WINDLASS_HOST", "WINDLASS_LOG_FORMAT")
 OF_BASE = ("GPG_KEY", "PYTHON_VERSION", "PYTHON_SHA256")
-DEPLOY_SECONDS = 600.0
 CREWAI = "crewai>=1.15,<1.16"
 PACKAGE = "iniconfig"
 """A small package that the image does not have."""
-SLOW = """
-import subprocess
-import time
-from pathlib import Path
-
-def run(seconds: float, topic: str = "tides") -> str:
-    subprocess.run(["sh", "-c", "setsid sleep 0.2 & setsid sleep 0.1 & exit 0"], check=True)
-    time.sleep(seconds)
-    return f"waited for {topic}"
-"""
 CREW = """
 from crewai import Agent, Crew, Task
 
@@ -43,68 +31,6 @@ def crew() -> Crew:
     author = Agent(role="author", goal="write", backstory="writes")
     return Crew(agents=[author], tasks=[Task(description="Write about {topic}", expected_output="text", agent=author)])
 """
-
-
-def project(folder: Path, name: str, code: str, function: str, packages: list[str], kind: str = "") -> Path:
-    made = folder / name
-    (made / "src" / name).mkdir(parents=True)
-    (made / "src" / name / "__init__.py").write_text("")
-    (made / "src" / name / "main.py").write_text(code)
-    (made / "pyproject.toml").write_text(
-        f'[project]\nname = "{name}"\nversion = "0.1.0"\nrequires-python = ">=3.11"\ndependencies = {packages}\n'
-        f'[tool.windlass]\nentrypoint = "{name}.main:{function}"\n{kind}'
-    )
-    return made
-
-
-class Outside:
-    """A person on another machine, with the address of the server in the container."""
-
-    def __init__(self, container: Container, folder: Path) -> None:
-        self.container = container
-        self.url = f"http://127.0.0.1:{container.port()}"
-        self.windlass = Command(folder)
-        self.windlass.deadline = DEPLOY_SECONDS
-
-    def wait_until_ready(self) -> None:
-        def ready() -> bool:
-            try:
-                return httpx.get(f"{self.url}/ready", timeout=5).status_code == 200
-            except httpx.TransportError:
-                return False
-
-        wait_for(ready, f"{self.container.name} is ready")
-
-    def log_in(self) -> None:
-        self.wait_until_ready()
-        self.container.run("windlass", "admin", "users", "add", "ann", "--role", "developer")
-        shown = self.container.run("windlass", "tokens", "create", "--personal", "--user", "ann")
-        (token,) = re.findall(r"\bwl\S{30,}", shown)
-        done = self.windlass("login", self.url, typed=f"{token}\n")
-        assert done.code == 0, done
-
-    def deploy(self, path: Path) -> None:
-        done = self.windlass("deploy", str(path))
-        assert done.code == 0, (done, self.container.logs())
-
-    def start(self, name: str, *inputs: str) -> str:
-        done = self.windlass("kickoff", "--deployment", name, *(word for one in inputs for word in ("-i", one)))
-        found = re.search(r"[0-9a-f]{8}-[0-9a-f-]{27}", done.out)
-        assert found, done
-        return found[0]
-
-    def state(self, kickoff: str) -> str:
-        done = self.windlass("status", kickoff, "--json")
-        assert done.out, done
-        return str(json.loads(done.out)["state"])
-
-    def wait_for(self, kickoff: str, state: str) -> None:
-        def reached() -> bool:
-            found = self.state(kickoff)
-            assert found not in {"FAILED", "STOPPED"}, self.windlass("status", kickoff)
-            return found == state
-
-        wait_for(reached, f"{kickoff} is {state}")
 
 
 def doctor(container: Container) -> dict[str, tuple[str, str]]:

@@ -11,10 +11,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from cli.the_command import DEADLINE, PACKAGES, Command, ForkedCommand
 
@@ -29,6 +31,7 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "research_crew"
 INSTALLING = "make run\n"
+PACKAGED = "pip install 'windlass[crewai]'"
 SERVING = ".venv/bin/windlass dev path/to/your/project"
 SERVING_MANY = "windlass serve --offline-model"
 DEPLOYING = ".venv/bin/windlass deploy"
@@ -76,7 +79,7 @@ def at_port(lines: Iterable[str], base_url: str) -> str:
 
 def test_the_lines_of_the_readme_work_as_they_stand(open_folder: Path) -> None:
     windlass = ForkedCommand(open_folder)
-    apart = (INSTALLING, SERVING, SERVING_MANY, DEPLOYING)
+    apart = (INSTALLING, PACKAGED, SERVING, SERVING_MANY, DEPLOYING)
     lines = [block for block in blocks("README.md") if not any(words in block for words in apart)]
     environment = environment_with_commands(open_folder, windlass)
     with windlass.started("dev", str(EXAMPLE), "--port", "0") as server:
@@ -115,6 +118,22 @@ def test_what_installs_and_serves_is_what_make_and_the_command_have() -> None:
     assert many.startswith(f".venv/bin/{SERVING_MANY} ")
     assert "make serve ARGS=--offline-model" in many
     assert re.search(r"^serve:.*\n(\t.*\n)*\t@exec \$\(BIN\)/windlass serve \$\(ARGS\)$", makefile(), re.MULTILINE)
+
+
+def test_the_readme_begins_with_the_package_and_its_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    (first, *_) = blocks("README.md")
+    assert first.startswith(PACKAGED)
+    assert f"uvx --from '{project['name']}[crewai]' {next(iter(project['scripts']))} dev ." in first
+    page = (ROOT / "docs/start/install.md").read_text("utf-8")
+    extras = set(re.findall(r"^\| `windlass\[(\w+)\]`", page, re.MULTILINE))
+    assert extras == set(project["optional-dependencies"])
+    assert f"windlass-{project['version']}-py3-none-any.whl[crewai]" in page
+
+
+def test_hosted_ci_runs_the_script_and_builds_the_package() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8"))["jobs"]
+    assert {"bash .ci/run", "make dist"} <= {step.get("run") for job in jobs.values() for step in job["steps"]}
 
 
 def test_the_quickstart_works_as_it_stands(open_folder: Path) -> None:

@@ -180,7 +180,7 @@ def _options(base_url: str, token: str) -> dict[str, Any]:
         # A proxy can't reach the loopback of this machine, and it would receive the token.
         "trust_env": not is_loopback(url.host),
         # To load the certificates of all authorities takes longer than a request. Without TLS, none is needed.
-        "verify": url.scheme != "http" or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+        "verify": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.scheme == "http" else httpx.create_ssl_context(),
     }
 
 
