@@ -19,11 +19,12 @@ from pydantic import SecretStr
 from projects_for_tests.places import folder_for_all
 from store.stock_postgres import INSTALLED, MISSING, others, server
 from store.test_outside_database import PACKAGE, live
-from windlass.administration.opening import database_for_commands
+from windlass.administration.opening import database_for_commands, demand_tables
 from windlass.config import Settings
 from windlass.errors import DatabaseUnavailable, SettingsError
 from windlass.store.database import Database
 from windlass.store.migrate import known_migrations, migrate
+from windlass.store.write_checks import write_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,6 +108,31 @@ async def test_tables_can_have_a_schema_of_their_own(system_server: str, way: st
         await live(database)
         found = await database.rows("SELECT DISTINCT schemaname FROM pg_tables WHERE tableowner = 'app'")
     assert found == [{"schemaname": "windlass"}]
+
+
+GRANTS = """
+ALTER DEFAULT PRIVILEGES FOR ROLE migrator GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON TABLES TO app;
+ALTER DEFAULT PRIVILEGES FOR ROLE migrator GRANT USAGE ON SEQUENCES TO app;
+"""
+
+
+async def test_a_server_may_use_tables_that_another_role_makes(system_server: str) -> None:
+    roles = (
+        "CREATE ROLE migrator LOGIN",
+        "GRANT ALL ON SCHEMA public TO migrator",
+        "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+    )
+    url = with_role(system_server, *roles, *GRANTS.strip().splitlines())
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "postgresql.md").read_text("utf-8")
+    assert all(line.replace(" app;", " windlass;") in page for line in GRANTS.strip().splitlines())
+    async with Database(make_conninfo(url, user="migrator")) as database:
+        await migrate(database)
+    async with Database(url) as database:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            await database.execute("CREATE TABLE more (a int)")
+        await demand_tables(database)
+        await live(database)
+        assert await write_fault(database) is None
 
 
 def certificate(folder: Path, name: str) -> None:
