@@ -82,6 +82,7 @@ def test_a_second_server_on_the_same_home_says_so(server: DevServer) -> None:
     second = server.command("dev", str(server.project), "--port", "0")
     assert second.returncode == 1
     assert "is in use by another Windlass server" in second.stderr
+    assert "database.stopped" not in second.stderr, "it is that of the first server"
     assert "WINDLASS_HOME" in second.stderr
     assert server.client.get("/ready").status_code == 200
 

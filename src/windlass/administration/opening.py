@@ -137,15 +137,18 @@ def provider_rules(settings: Settings) -> ProviderRules:
 
 async def embedded_url(settings: Settings, stack: AsyncExitStack, notify: Notify, *, for_command: bool = False) -> str:
     postgres = EmbeddedPostgres(settings.home, report=notify, for_command=for_command)
-    stack.push_async_callback(_stop_embedded, postgres)
+    has_started = False
+
+    async def stop() -> None:
+        await asyncio.to_thread(postgres.stop)
+        if has_started:
+            logger.event("database.stopped")
+
+    stack.push_async_callback(stop)
     url = await shielded(asyncio.to_thread(postgres.start))
+    has_started = True
     logger.event("database.started", home=settings.home)
     return url
-
-
-async def _stop_embedded(postgres: EmbeddedPostgres) -> None:
-    await asyncio.to_thread(postgres.stop)
-    logger.event("database.stopped")
 
 
 async def outside_url(settings: Settings) -> str | None:
