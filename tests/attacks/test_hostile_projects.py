@@ -43,6 +43,15 @@ DENSE = "a," * (200 * 1024)
 POETRY = '[tool.poetry]\nname = "a"\n[tool.poetry.dependencies]\nx = "*"\n[tool.windlass]\nentrypoint = "work:run"\n'
 UV = '[project]\nname = "a"\ndependencies = ["x"]\n[tool.windlass]\nentrypoint = "work:run"\n'
 LIMIT = r"can't be examined within .* Make the files of the project smaller"
+MERGES = "\n".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 400)}]}}" for n in range(1, 4))
+
+
+def with_yaml(text: str) -> dict[str, str]:
+    """A crew whose file of agents has this text."""
+    crew = "from crewai.project import CrewBase\n@CrewBase\nclass A:\n    pass\n"
+    pyproject = '[project]\nname = "a"\ndependencies = ["x"]\n[tool.crewai]\ntype = "crew"\n'
+    return {"pyproject.toml": pyproject, "src/a/crew.py": crew, "src/a/config/agents.yaml": text}
+
 
 FAILING: dict[str, tuple[dict[str, str], str]] = {
     "a constraint of spaces": (
@@ -70,6 +79,7 @@ FAILING: dict[str, tuple[dict[str, str], str]] = {
         {"pyproject.toml": POETRY, "poetry.lock": "package = 5\n"},
         "can't be examined|can't be",
     ),
+    "merges of merges in YAML": (with_yaml(f"a0: &a0 {{b: c}}\n{MERGES}\n"), LIMIT),
     "a large pyproject.toml": ({"pyproject.toml": "#" * (2 << 20)}, "it is larger than 1 MB"),
 }
 

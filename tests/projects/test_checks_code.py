@@ -111,6 +111,14 @@ def test_yaml_that_can_not_be_read_is_told_with_its_line(tmp_path: Path, text: s
     assert told(of_configs(tmp_path, text)) == [("yaml_syntax", "src/a/config/tasks.yaml", line)]
 
 
+@pytest.mark.parametrize(
+    ("text", "words"), [("[" * 100_000, "the file is nested too deeply."), ("#" * (5 << 20), "larger than 4 MB.")]
+)
+def test_yaml_that_is_too_deep_or_too_large_is_told(tmp_path: Path, text: str, words: str) -> None:
+    (found,) = of_configs(tmp_path, text)
+    assert (found["code"], found["message"].endswith(words)) == ("yaml_syntax", True)
+
+
 @pytest.mark.parametrize("entry", ["", " text", " [ann]"])
 def test_an_entry_without_members_is_told_with_its_name_and_line(tmp_path: Path, entry: str) -> None:
     (found,) = of_configs(tmp_path, f"one: {{agent: ann}}\nhigh_water:{entry}\n")
