@@ -1,6 +1,8 @@
 # The images of Windlass, made from the wheel of `make dist`: `server` without crewai, `full` with crewai[tools] and git.
 # docs/how-to/containers.md describes their use. `make image` builds both.
 #
+# docs/decisions/packaging.md has the reasons.
+#
 # BASE is a Debian (or Ubuntu) with Python 3.11 to 3.13 as `python3`.
 # Where a registry of packages needs a configuration or a certificate, give them as secrets of the build: they are in no layer.
 #   --secret id=pip.conf,src=FILE    pip's configuration, with the address and the password of an index

@@ -1,5 +1,7 @@
 """Reads the environment. No other module does. Each setting is a variable, listed in docs/reference/settings.md."""
 
+# See docs/decisions/packaging.md#a-secret-is-in-a-variable-or-in-a-file-not-in-both
+
 from __future__ import annotations
 
 import os
