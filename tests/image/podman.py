@@ -131,4 +131,5 @@ def started(target: str, *command: str, options: tuple[str, ...] = ()) -> Iterat
         podman("run", "--detach", *given, f"{IMAGE}:{target}", *command)
         yield Container(name)
     finally:
-        podman("rm", "--force", "--volumes", "--time=1", name, check=False)
+        remove = ("rm", "--force", "--ignore", "--volumes", "--time=1", name)
+        wait_for(lambda: podman(*remove, check=False).returncode == 0, f"the removal of {name}", 30)

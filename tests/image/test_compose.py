@@ -128,6 +128,7 @@ def test_the_file_closes_what_it_can_and_names_secrets_that_the_script_makes(tmp
             assert (service["read_only"], service["cap_drop"], service["user"]) == (True, ["ALL"], "10001:0")
             assert set(service["secrets"]) == {"database_url", "master_key"}
             assert "ports" not in service, "only the proxy is reached from outside"
+            assert service["volumes"] == [f"{name}:/var/lib/windlass"], "`down -v` removes it"
     copied = shutil.copytree(ROOT / "deploy/compose", tmp_path / "c", ignore=shutil.ignore_patterns("secrets"))
     for _ in range(2):
         done = subprocess.run([str(copied / "secrets.sh")], capture_output=True, text=True, timeout=60, check=True)
