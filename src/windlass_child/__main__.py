@@ -5,6 +5,8 @@
 with "" for a user, group or bound that stays unchanged. The process drops the rights that crews must not have, and
 executes the crew's INTERPRETER. Code of its environment (.pth files, sitecustomize) runs only in that interpreter.
 
+With `probe DOOR USER GROUP NEXT` it tries whether a process of this user may enter namespaces and become the user NEXT.
+
 Windlass may be missing in that interpreter. As a zygote it is started with
 
     PYTHON -s -X utf8 __main__.py SOCKET PRELOAD [project]
@@ -32,6 +34,8 @@ def main() -> int:
     if sys.argv[1] == "launch":
         channel, uid, gid, tasks = sys.argv[2:6]
         return launch(channel, uid, gid, tasks, sys.argv[6:])
+    if sys.argv[1] == "probe":
+        return probe(*sys.argv[2:6])
     if sys.argv[1] == "child":
         be_child([int(number) for number in sys.argv[2:6]])
         return 0
@@ -68,6 +72,16 @@ def launch(channel: str, uid: str, gid: str, tasks: str, command: "list[str]") -
         words = "the interpreter {} can't be started: {}. Make its environment again."
         refuse(int(channel), words.format(command[0], error.strerror))
     return 1
+
+
+def probe(door: str, uid: str, gid: str, user: str) -> int:
+    make_importable()
+    from windlass_child.process import hardening, namespaces
+
+    hardening.harden()
+    if uid:
+        hardening.become(int(uid), int(gid))
+    return namespaces.main(int(door), int(user) if user else None)
 
 
 def be_child(numbers: "list[int]") -> None:

@@ -139,7 +139,7 @@ def test_a_process_is_killed_only_as_the_one_that_was_seen_and_of_its_user(victi
     seen = process(victim)
     assert seen is not None
     former = Process(seen.pid, seen.parent, seen.state, seen.threads, seen.started - 1, seen.rss)
-    end_families([former], None)
+    end_families([(former, None)])
     signal_to(former, signal.SIGKILL, None)
     signal_to(seen, signal.SIGKILL, os.geteuid() + 1)
     assert alive(victim)

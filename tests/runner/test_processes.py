@@ -77,7 +77,7 @@ def test_killed_processes_have_ended_when_the_call_returns() -> None:
         sleeper = subprocess.Popen([sys.executable, "-c", "x = bytearray(50_000_000); import time; time.sleep(600)"])
         while (root := process(sleeper.pid)) is None or root.rss < 50_000_000:
             time.sleep(0.005)
-        end_families([root], None)
+        end_families([(root, None)])
         found = process(sleeper.pid)
         assert found is not None
         assert found.ended

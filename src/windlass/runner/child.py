@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from windlass.runner.scratch import DiskUse
     from windlass.runner.shared_memory import Share
     from windlass.runner.zygote import Zygote
-    from windlass_child.protocol.messages import Exited, Message
+    from windlass_child.protocol.messages import Exited, Fork, Message
 
 
 MOST_DESCRIPTORS = 2
@@ -112,7 +112,7 @@ class Child:
             started=self.process.started,
             disk=supervision.disk,
             share=supervision.share,
-            user=self._zygote.user,
+            user=self._zygote.user_of(self._name),
         )
 
     async def follow(self, journal: Replay, message: bytes, supervision: Supervision) -> Ended:
@@ -152,7 +152,7 @@ class Child:
                     for readable in (self._messages, *pipes.values()):
                         readable.finish()
                 if exited is None:
-                    end_family(watched.family, self._zygote.user)
+                    end_family(watched.family, watched.user)
         except BaseExceptionGroup as group_of_errors:
             raise group_of_errors.exceptions[0] from None
         finally:
@@ -280,25 +280,16 @@ C = TypeVar("C", bound=Child)
 
 
 @contextlib.asynccontextmanager
-async def born(
-    kind: type[C],
-    zygote: Zygote,
-    name: str,
-    folder: str,
-    *,
-    start: str,
-    lease: float | None,
-    tasks: int | None,
-) -> AsyncIterator[C]:
-    """Starts a child, and ends it at the end of the block in all cases. `folder` is that of its run. `tasks` is as in
-    Fork. Raises ChildLost when no child could be started.
+async def born(kind: type[C], zygote: Zygote, order: Fork) -> AsyncIterator[C]:
+    """Starts a child, and ends it at the end of the block in all cases. Raises ChildLost when no child could be
+    started.
     """
     channel, far_end = socket.socketpair()
     messages = SocketReader(channel, MOST_DESCRIPTORS)
     made: list[C] = []
 
     async def end() -> None:
-        await zygote.end(name)
+        await zygote.end(order.child)
         await messages.close()
         for child in made:
             child.close()
@@ -309,8 +300,8 @@ async def born(
                 theirs.enter_context(far_end)
                 output, errors = pipe(ours, theirs), pipe(ours, theirs)
                 descriptors = [far_end.fileno(), output.write, errors.write]
-                process = await zygote.fork(name, folder, descriptors, start, lease, tasks)
-            made.append(kind(zygote, name, process, messages, output.read, errors.read))
+                process = await zygote.fork(order, descriptors)
+            made.append(kind(zygote, order.child, process, messages, output.read, errors.read))
             yield made[0]
         finally:
             await shielded(end())

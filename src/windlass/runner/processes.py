@@ -178,13 +178,15 @@ def _before_all_others() -> Iterator[None]:
             os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
 
 
-def end_families(roots: list[Process], uid: int | None) -> None:
-    """Kills these processes and all below them. Blocks until the roots have ended, for END_SECONDS at most."""
+def end_families(roots: list[tuple[Process, int | None]]) -> None:
+    """Kills these processes, each with its user (signal_to), and all below them. Blocks until they have ended, for
+    END_SECONDS at most.
+    """
     families = Families(all_processes())
-    for root in roots:
+    for root, uid in roots:
         end_family(families.of(root.pid, root.started), uid)
     deadline = time.monotonic() + END_SECONDS
-    for root in roots:  # a process lives on for some milliseconds after its signal
+    for root, _ in roots:  # a process lives on for some milliseconds after its signal
         while lives(root) and time.monotonic() < deadline:
             time.sleep(0.002)
 

@@ -71,6 +71,7 @@ class RunSpec:
     `secrets` are the names of the variables in `environment` whose values are masked in all that leaves the process.
     `secret_in_prompt` is the effect of such a value in a prompt. `reuse` is the number of runs that a process may take,
     one after the other: runs of the same version of one crew, which `version` names, in the same environment.
+    `user` is the number of the user of its deployment, where the server is root and gives each one a user.
     """
 
     kickoff_id: str
@@ -95,6 +96,7 @@ class RunSpec:
     secret_in_prompt: Literal["warn", "refuse"] = "warn"  # noqa: S105 - no password
     reuse: int = 1
     version: str = ""
+    user: int | None = None
 
     @property
     def name(self) -> str:
@@ -199,7 +201,8 @@ class RunnerConfig:
 
     `grace` is how many seconds a run has to end after a request. A zygote that was unused for `zygote_idle` seconds is
     stopped. All zygotes together may hold `zygote_memory` bytes. `crew_account` is the user that crews run as, None for
-    the server's own. `tasks` bounds the processes and threads of this user.
+    the server's own. `tasks` bounds the processes and threads of this user. `namespaces` is whether the machine permits
+    namespaces to crews: one zygote then serves the users of many deployments (RunSpec.user), else each has its own.
     `prepared` is the interpreter that this user runs in place of Windlass's own. `limits` apply to inspections whose
     project sets none. With `cgroups` each run has a cgroup; without, its limits are polled.
     """
@@ -209,6 +212,7 @@ class RunnerConfig:
     zygote_memory: int | None = None
     tasks: TaskBounds | None = None
     crew_account: Account | None = None
+    namespaces: bool = False
     prepared: Prepared = field(default_factory=Prepared)
     limits: Limits = field(default_factory=Limits)
     cgroups: Cgroups | None = None

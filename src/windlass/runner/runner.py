@@ -46,7 +46,7 @@ from windlass.runner.spawning import ZygoteSpec, state_of_environment
 from windlass.runner.zygote import Zygote
 from windlass.runner.zygote_pool import ZygotePool
 from windlass_child.masking.secret_values import SecretValues
-from windlass_child.protocol.messages import Inspect, ProcessEnvironment, Run
+from windlass_child.protocol.messages import Fork, Inspect, ProcessEnvironment, Run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -152,11 +152,13 @@ class Runner:
         limits: Limits | None = None,
         *,
         secrets: Collection[str] = (),
+        user: int | None = None,
     ) -> Manifest:
         """Loads the project in a child, and returns its manifest.
 
         `report` gets the lines that the project writes and its warnings. `limits` are those that the project sets.
-        `secrets` are the names of the variables whose values are masked in all that leaves the process.
+        `secrets` are the names of the variables whose values are masked in all that leaves the process. `user` is as in
+        RunSpec.
         Raises ProjectError with the reason when the project can't be loaded, and ChildLost when its process was lost.
         """
         given, project = project, await self.access.reachable(project)
@@ -170,6 +172,7 @@ class Runner:
             {},
             self.limits_of(limits or Limits()),
             secrets=frozenset(secrets),
+            user=user,
         )
         with named_as(given, project):
             return await self._inspect(spec, report)
@@ -214,7 +217,7 @@ class Runner:
     async def _live(
         self, spec: RunSpec, message_in: Callable[[ProcessEnvironment], Run | Inspect], context: RunContext
     ) -> Ended:
-        account = self._config.crew_account
+        account = self._account_of(spec)
         async with self._folder(account, spec) as place:
             with contextlib.ExitStack() as stack:
                 if spec.hooks is not None:
@@ -289,7 +292,7 @@ class Runner:
         if not spec.is_reusing:
             return await self._born(spec, context, place, Child, stack)
         make = partial(self._born, spec, context, place, ReusableChild)
-        born_with = self._zygote_of(spec), self._most_tasks(spec)
+        born_with = self._zygote_of(spec), self._most_tasks(spec), spec.user
         return await self._kept.lend(spec, born_with, place, stack, make, fresh=fresh)
 
     async def _born(
@@ -298,9 +301,21 @@ class Runner:
         """Returns a new child, which the end of the stack ends. Its zygote is used as long."""
         zygote = await stack.enter_async_context(self._zygotes.use(*self._zygote_of(spec)))
         name = f"{spec.name}#{next(self._numbers)}"
-        until, tasks = context.lease_handle.until, self._tasks_at_most(spec)
-        child = born(kind, zygote, name, str(place.folder), start=spec.start, lease=until, tasks=tasks)
-        return await stack.enter_async_context(child)
+        lease, tasks, user = context.lease_handle.until, self._tasks_at_most(spec), self._user_in_namespace(spec)
+        order = Fork(name, str(place.folder), spec.start, lease, tasks, user)
+        return await stack.enter_async_context(born(kind, zygote, order))
+
+    def _account_of(self, spec: RunSpec) -> Account | None:
+        """Returns the user that the run has, None for the server's own."""
+        crews = self._config.crew_account
+        return crews if crews is None or spec.user is None else replace(crews, uid=spec.user)
+
+    def _user_in_namespace(self, spec: RunSpec) -> int | None:
+        """Returns the user that the child of a zygote becomes in a user namespace; None if it keeps that of the
+        zygote.
+        """
+        account, zygotes = self._account_of(spec), self._zygote_spec(spec).account
+        return account.uid if account is not None and account != zygotes else None
 
     def _most_tasks(self, spec: RunSpec) -> int | None:
         bounds = self._config.tasks
@@ -320,14 +335,16 @@ class Runner:
         return self._zygote_spec(spec), spec.name if spec.isolated else ""
 
     def _zygote_spec(self, spec: RunSpec) -> ZygoteSpec:
-        if spec.start == "exec":  # the child discards the memory of its zygote: a preload would be useless
-            return self._base_spec(spec.interpreter, None)
-        zygote_spec = self._base_spec(spec.interpreter, spec.preload)
-        if not spec.preload_project:
+        preload = None if spec.start == "exec" else spec.preload  # such a child discards the memory of its zygote
+        zygote_spec = self._base_spec(spec.interpreter, preload)
+        if not self._config.namespaces:
+            zygote_spec = replace(zygote_spec, account=self._account_of(spec))
+        if spec.start == "exec" or not spec.preload_project:
             return zygote_spec
         environment = tuple(sorted(spec.environment.items()))
         return replace(
             zygote_spec,
+            account=self._account_of(spec),
             project=spec.project,
             environment=environment,
             secrets=tuple(sorted(spec.secrets)),
@@ -353,7 +370,7 @@ class Runner:
         return zygote
 
     def _process_environment(self, spec: RunSpec, folder: Path) -> ProcessEnvironment:
-        home = home_of(self._config.crew_account, folder)
+        home = home_of(self._account_of(spec), folder)
         return ProcessEnvironment({**self._machine, **home, **spec.environment}, str(folder), sorted(spec.secrets))
 
     @contextlib.asynccontextmanager

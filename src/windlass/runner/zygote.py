@@ -20,6 +20,7 @@ from windlass.removal import removed
 from windlass.runner.descriptors import CHUNK
 from windlass.runner.incoming import Incoming
 from windlass.runner.io import LineSplitter, SocketReader, UnexpectedDescriptors
+from windlass.runner.namespaces import answer
 from windlass.runner.processes import ForeignProcess, Process, child_of, end_families
 from windlass.runner.spawning import spawn
 from windlass_child.protocol.frames import BadMessage, encode
@@ -72,8 +73,11 @@ class ChildRecord:
     """The reports of a zygote about one child.
 
     `forked` is the child as the system shows it (processes.child_of), not as the zygote describes it. The result of
-    `exited` is None when the zygote was lost before it reported the exit. `lease` is the last one that was sent.
+    `exited` is None when the zygote was lost before it reported the exit. `user` is the user that it runs as, None for
+    the server's own. `lease` is the last one that was sent.
     """
+
+    user: int | None
 
     forked: asyncio.Future[Process | WindlassError] = field(default_factory=new_future)
     exited: asyncio.Future[Exited | None] = field(default_factory=new_future)
@@ -140,8 +144,12 @@ class Zygote:
 
     @property
     def user(self) -> int | None:
-        """The user that the zygote and its children run as; None for the server's own."""
+        """The user that the zygote runs as; None for the server's own."""
         return self._spec.account.uid if self._spec.account else None
+
+    def user_of(self, name: str) -> int | None:
+        """Returns the user that a child runs as; None for the server's own."""
+        return self._children[name].user
 
     @classmethod
     async def start(
@@ -214,33 +222,42 @@ class Zygote:
             return 'the output of its project is not shown here; with `preload = "framework"` each run keeps it'
         return " ".join(self._last_lines) or "it printed nothing"
 
-    async def fork(
-        self,
-        name: str,
-        folder: str,
-        descriptors: Sequence[int],
-        start: str = "fork",
-        lease: float | None = None,
-        tasks: int | None = None,
-    ) -> Process:
-        """Starts a child whose run has this folder. `tasks` bounds the processes and threads of its user (Fork).
+    async def fork(self, order: Fork, descriptors: Sequence[int]) -> Process:
+        """Starts a child. `descriptors` are its socket and the write ends of its output.
 
         Raises ChildLost when no child is started, and ProjectError when the zygote names a process that is not its
         child.
         """
+        try:
+            async with asyncio.timeout(FORK_SECONDS):
+                if order.user is None or self._spec.account is None:
+                    return await self._forked(order, descriptors)
+                return await self._admitted(order, descriptors, order.user, self._spec.account.gid)
+        except TimeoutError:
+            self._end_process()
+            raise ChildLost(f"no process was started for the crew within {FORK_SECONDS:.0f} s.") from None
+
+    async def _admitted(self, order: Fork, descriptors: Sequence[int], user: int, group: int) -> Process:
+        """Starts a child that becomes another user, which the server permits in its namespace."""
+        door, theirs = socket.socketpair()
+        with door:
+            door.setblocking(False)
+            with theirs:
+                process = await self._forked(order, [*descriptors, theirs.fileno()])
+            await answer(door, process.pid, user, group)
+        return process
+
+    async def _forked(self, order: Fork, descriptors: Sequence[int]) -> Process:
         async with self._forking:  # one at a time, like the zygote: more orders would only fill its socket
-            record = self._children[name] = ChildRecord(lease=lease or 0.0)
-            self._send(Fork(name, folder, start, lease, tasks), descriptors)
+            user = self.user if order.user is None else order.user
+            record = self._children[order.child] = ChildRecord(user, lease=order.lease or 0.0)
+            self._send(order, descriptors)
             if self.lost:
                 self._settle_lost(record)
-            try:
-                answer = await asyncio.wait_for(asyncio.shield(record.forked), FORK_SECONDS)
-            except TimeoutError:
-                self._end_process()
-                raise ChildLost(f"no process was started for the crew within {FORK_SECONDS:.0f} s.") from None
-        if isinstance(answer, WindlassError):
-            raise answer
-        return answer
+            found = await asyncio.shield(record.forked)
+        if isinstance(found, WindlassError):
+            raise found
+        return found
 
     def signal(self, name: str, number: int, *, below: bool = False) -> None:
         """Sends the signal to the child, and with `below` also to all processes below it."""
@@ -382,10 +399,10 @@ class Zygote:
             logger.event("zygote.lost", pid=self._process.pid, children=len(self._children), output=self._printed)
         settle(self._ready, None)
         records = list(self._children.values())
-        left = [record.process for record in records if record.process and not record.exited.done()]
+        left = [(record.process, record.user) for record in records if record.process and not record.exited.done()]
         try:
             if left:
-                await asyncio.to_thread(end_families, left, self.user)
+                await asyncio.to_thread(end_families, left)
         finally:
             for record in records:
                 self._settle_lost(record)

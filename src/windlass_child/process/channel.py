@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from windlass_child.protocol.messages import Message
 
 CHUNK = 1 << 16
-MOST_DESCRIPTORS = 3
+MOST_DESCRIPTORS = 4
 
 
 class Channel:

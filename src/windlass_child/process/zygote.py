@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from windlass_child.process import child, preload, processes
+from windlass_child.process import child, namespaces, preload, processes
 from windlass_child.process.channel import Channel
 from windlass_child.process.hardening import become_subreaper, bound_tasks, confine, resume_without_parent
 from windlass_child.process.huge_pages import HugePages
@@ -175,8 +175,11 @@ class Zygote:
                 os.close(descriptor)
 
     def _become_child(self, order: Fork, descriptors: list[int]) -> NoReturn:
+        channel, output, errors, *door = descriptors
         os.setsid()
         become_subreaper()
+        if order.user is not None or order.network:
+            separate(order, errors, door)
         resume_without_parent()
         confine()
         if order.tasks is not None:
@@ -187,8 +190,7 @@ class Zygote:
             open_end.close()
         os.nice(NICENESS)
         if order.start == "exec" or not self._forks:
-            start_afresh(order.folder, descriptors, self._pid, self._machine)
-        channel, output, errors = descriptors
+            start_afresh(order.folder, [channel, output, errors], self._pid, self._machine)
         child.main(channel, output, errors, self._pid)
 
     def _pids(self, name: str) -> list[int]:
@@ -264,6 +266,19 @@ class Zygote:
         while time.monotonic() < deadline and self._end_leftovers():
             time.sleep(processes.PAUSE)
             self._reap()
+
+
+def separate(order: Fork, errors: int, door: list[int]) -> None:
+    """Puts this process into namespaces of its own. Ends it, with the reason in its output, where that is not possible:
+    it must not run in those of the zygote.
+    """
+    try:
+        namespaces.enter(door[0] if door else None, order.user, network=order.network)
+    except OSError as error:
+        os.write(errors, f"the process can't be separated from others: {error.strerror or error}\n".encode())
+        os._exit(os.EX_SOFTWARE)
+    for descriptor in door:
+        os.close(descriptor)
 
 
 def start_afresh(folder: str, descriptors: list[int], zygote: int, machine: dict[str, str]) -> NoReturn:

@@ -37,12 +37,13 @@ DUMP_SIGNAL = signal.SIGUSR2
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Starts a child. Its descriptors are the child's socket and the write ends of its standard output and standard
-    error.
+    """Starts a child. Its descriptors are the child's socket, the write ends of its standard output and standard error,
+    and with `user` the door at which the server permits this user (namespaces.enter).
 
     `folder` is the folder of its run (ProcessEnvironment). `start` is "fork", or "exec" for a fresh interpreter that
     shares nothing with the zygote. `lease` is as in Lease. `tasks` is the number of processes and threads of its user
-    at which it starts no other ones, None for that of the zygote.
+    at which it starts no other ones, None for that of the zygote. `user` is the user that it becomes, None for that of
+    the zygote. With `network` it has a network of its own, without a way out.
     """
 
     child: str
@@ -50,6 +51,8 @@ class Fork:
     start: str = "fork"
     lease: float | None = None
     tasks: int | None = None
+    user: int | None = None
+    network: bool = False
 
 
 @dataclass(frozen=True, slots=True)
