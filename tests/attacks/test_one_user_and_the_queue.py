@@ -92,7 +92,8 @@ def windlass(url: str, tmp_path_factory: pytest.TempPathFactory) -> Command:
 def address(windlass: Command) -> Iterator[str]:
     with windlass.started("api", "--port", "0", WINDLASS_MAX_WAITING=str(QUEUE)) as server:
         line = server.wait_for("serving every crew")
-        yield f"http://127.0.0.1:{line.partition('127.0.0.1:')[2].partition('/')[0]}"
+        windlass.environment["WINDLASS_PORT"] = line.partition("127.0.0.1:")[2].partition("/")[0]
+        yield f"http://127.0.0.1:{windlass.environment['WINDLASS_PORT']}"
 
 
 @pytest.fixture

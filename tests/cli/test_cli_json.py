@@ -18,6 +18,7 @@ from cli.fake_server import FakeServer, deployment, variable
 from cli.the_command import DEADLINE, Command, line, read_to_end
 from windlass.api.control_api.answers import DeploymentAnswer
 from windlass.api.control_api.credentials import CheckAnswer, CredentialItem
+from windlass.api.control_api.people import TokenItem
 from windlass.api.control_api.settings import VariableItem
 from windlass.api.control_api.webhooks import DeliveryItem, WebhooksAnswer, WebhookTest
 from windlass.cli.commands import windlass as root
@@ -25,6 +26,7 @@ from windlass.cli.doctor import checks
 from windlass.config import Settings
 from windlass.kickoffs.manifest import Manifest
 from windlass.store.deployments import DeploymentStore
+from windlass.store.tokens import TokenStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,15 +160,30 @@ def test_logins_and_variables_as_json(windlass: Command, control: FakeServer) ->
     assert value(windlass, "logout", "work").keys() == documented("logout")
 
 
-def test_tokens_as_json(server: Command) -> None:
-    assert value(server, "tokens", "list") == []
+def test_tokens_of_crews_as_json(server: Command) -> None:
     (shown,) = value(server, "tokens", "show", "--kind", "user")
     assert shown.keys() == documented("tokens show")
     assert (shown["deployment"], shown["organization_token"], shown["user_token"][:4]) == ("tea", None, "wlu_")
     made = value(server, "tokens", "create", "--read-only", "--all-deployments")
     assert made == {"token": made["token"], "deployment": None}
     assert made.keys() == documented("tokens create")
-    (listed,) = (row for row in value(server, "tokens", "list") if row["last_four"] == made["token"][-4:])
+    rotated = value(server, "tokens", "rotate", made["token"][-4:])
+    assert rotated.keys() == documented("tokens rotate")
+    first = value(server, "admin", "first-owner", "ann")
+    assert first == {"token": first["token"], "user": "ann"}
+    assert first.keys() == documented("admin first-owner")
+
+
+def test_tokens_of_a_server_as_json(windlass: Command, control: FakeServer) -> None:
+    one = dict.fromkeys(TokenItem.model_fields) | {
+        "id": "1",
+        "kind": "organization",
+        "scopes": ["read"],
+        "shown": False,
+    }
+    made = {"id": "2", "token": "wlp_x", "name": "personal", "user": "ann", "expires_at": None}
+    control.answers |= {"GET tokens": {"items": [one]}, "POST tokens": made, "DELETE tokens/1": {}}
+    (listed,) = value(windlass, "tokens", "list")
     assert listed.keys() == documented("tokens list")
     assert (listed["scopes"], listed["deployment"], listed["state"], listed["expires_at"]) == (
         ["read"],
@@ -174,29 +191,31 @@ def test_tokens_as_json(server: Command) -> None:
         "valid",
         None,
     )
-    rotated = value(server, "tokens", "rotate", listed["id"])
-    assert rotated.keys() == documented("tokens rotate")
-    revoked = value(server, "tokens", "revoke", rotated["token"][-4:])
+    assert value(windlass, "tokens", "create", "--personal").keys() == documented("tokens create --personal")
+    revoked = value(windlass, "tokens", "revoke", "1")
     assert revoked.keys() == documented("tokens revoke")
     assert revoked["state"] == "revoked"
 
 
-def test_users_as_json(server: Command) -> None:
-    assert value(server, "admin", "users", "add", "Ann \u2615") == {
-        "name": "Ann \u2615",
-        "state": "active",
-        "role": None,
-    }
-    assert value(server, "admin", "users", "change", "Ann \u2615", "--disable")["state"] == "disabled"
-    (user,) = value(server, "admin", "users", "list")
-    assert user.keys() == documented("admin users list")
-    assert (user["name"], user["state"]) == ("Ann \u2615", "disabled")
-    changed = value(server, "admin", "users", "change", "Ann \u2615", "--enable", "--role", "viewer")
+def test_users_as_json(windlass: Command, control: FakeServer) -> None:
+    name = "Ann \u2615"
+    user = {"name": name, "role": None, "disabled": True, "created_at": "2026-01-02T03:04:05Z"}
+    control.answers |= {"GET users": {"items": [user]}, "POST users": user, f"PATCH users/{name}": user}
+    added = value(windlass, "admin", "users", "add", name)
+    assert added == {"name": name, "state": "active", "role": None}
+    assert added.keys() == documented("admin users add")
+    (listed,) = value(windlass, "admin", "users", "list")
+    assert listed.keys() == documented("admin users list")
+    assert (listed["name"], listed["state"]) == (name, "disabled")
+    changed = value(windlass, "admin", "users", "change", name, "--enable", "--role", "viewer")
     assert changed.keys() == documented("admin users change")
-    deleted = value(server, "admin", "users", "delete", "Ann \u2615", "--yes")
-    assert deleted == {"name": "Ann \u2615", "deleted_kickoffs": 0, "deleted_user": True}
+
+
+async def test_a_deleted_user_as_json(server: Command, database: Database) -> None:
+    await TokenStore(database).add_user("ann")
+    deleted = value(server, "admin", "users", "delete", "ann", "--yes")
+    assert deleted == {"name": "ann", "deleted_kickoffs": 0, "deleted_user": True}
     assert deleted.keys() == documented("admin users delete")
-    assert value(server, "admin", "users", "list") == []
 
 
 def test_a_new_project_as_json(windlass: Command, tmp_path: Path) -> None:

@@ -180,7 +180,8 @@ def test_tokens_of_another_server_are_listed_and_revoked(windlass: Command, serv
     one = {
         "id": "0199cccc-0000-7000-8000-000000000001", "kind": "personal", "name": "laptop", "last_four": "aB3x",
         "user": "ann", "deployment": None, "scopes": None, "created_at": "2026-11-01T00:00:00Z",
-        "expires_at": "2999-01-01T00:00:00Z", "last_used_at": None,
+        "expires_at": "2999-01-01T00:00:00Z", "last_used_at": None, "profile": None, "shown": False, "revoked_at": None,
+        "disabled_at": None, "sign_in_until": None,
     }  # fmt: skip
     server.answers["GET tokens"] = {"items": [one, {**one, "id": "2", "last_four": "zzzz"}], "next_cursor": None}
     server.answers[f"DELETE tokens/{one['id']}"] = Response(status_code=204)
@@ -192,7 +193,8 @@ def test_tokens_of_another_server_are_listed_and_revoked(windlass: Command, serv
     assert server.requests()[-1] == f"DELETE tokens/{one['id']}"
     unknown = windlass("tokens", "revoke", "9999")
     assert (unknown.code, "windlass tokens list" in unknown.err) == (1, True)
-    assert windlass("tokens", "list", "--all").code == 1
+    assert windlass("tokens", "list", "--all").code == 0
+    assert server.seen[-1].query == "revoked=true&limit=1000"
 
 
 def test_a_pasted_base_url_gets_the_token_of_the_profile_of_its_server(windlass: Command, server: FakeServer) -> None:

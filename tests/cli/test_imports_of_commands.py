@@ -86,7 +86,7 @@ def test_a_command_of_the_machine_of_a_server_imports_nothing_that_only_servers_
     windlass = Command(open_folder)
     give_database(open_folder / "windlass")
 
-    code, modules = imported(windlass, "admin", "users", "list")
+    code, modules = imported(windlass, "admin", "first-owner")
 
     assert code == 0
     assert "windlass.access.tokens" in modules

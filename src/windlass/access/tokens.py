@@ -284,6 +284,16 @@ class Tokens:
             await self.set_role(OWNER, Role.OWNER)
         return OWNER
 
+    async def make_owner(self, name: str) -> Secret:
+        """Makes the user an owner, a new user too. Returns a personal token of the user. Raises UserCanNot."""
+        found = await self._store.user(name)
+        if found is None:
+            await self.add_user(name, Role.OWNER)
+        elif found.role is not Role.OWNER:
+            await self.set_role(name, Role.OWNER)
+        _, token = await self.create_personal(name, "first owner")
+        return token
+
     async def show(self, deployment: Deployment, *, by: Actor | None = None) -> ShownTokens:
         """Returns the two shown tokens of a deployment. Creates one that does not exist yet or that was revoked.
 

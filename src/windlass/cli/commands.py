@@ -60,6 +60,7 @@ SECTIONS = {
 COMMANDS = {name: found for section in SECTIONS.values() for name, found in section.items()}
 ADMIN = {
     "People": {
+        "first-owner": ("users", "Make the first owner of a server, and print a token."),
         "users": ("users", "Manage users, their roles and their sign-in to the dashboard."),
         "audit": ("audit", "Show who changed what on the server."),
     },

@@ -91,21 +91,13 @@ def chosen_server(profile: str | None) -> Server:
     return Server(found.url, Secret(found.token), name, options)
 
 
-def is_local(profile: str | None) -> bool:
-    """Returns whether the chosen server is that of this machine, whether it runs or not."""
+def demand_local() -> None:
+    """Raises WindlassError when the chosen server is another machine's: the command opens this machine's database."""
     from windlass.config import server_of_commands
 
     named, url, _ = server_of_commands()
-    profile = profile or named
-    if profile is None and url:
-        return False
     profiles = Profiles.load()
-    return profiles.get(profile or profiles.current) is None
-
-
-def demand_local() -> None:
-    """Raises WindlassError when the chosen server is another machine's: the command opens this machine's database."""
-    if not is_local(None):
+    if (url and named is None) or profiles.get(named or profiles.current) is not None:
         raise WindlassError(
             "This command works on the server's own machine, and another server is chosen.",
             "For the server of this machine: windlass profiles use local, and unset WINDLASS_URL and WINDLASS_PROFILE.",

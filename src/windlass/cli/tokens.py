@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windlass.cli.printing import json_option, notify, print_json, print_result, print_table
-from windlass.cli.servers import demand_local
+from windlass.cli.servers import chosen_server, control_of, demand_local, server_options
+from windlass.errors import WindlassError
 from windlass.rights import SCOPES_OF_KIND
 from windlass.secrets.secret import TokenKind
 
 if TYPE_CHECKING:
     from windlass.access.tokens import ShownTokens
     from windlass.administration.opening import Administration
+    from windlass.cli.control_session import ControlSession
     from windlass.secrets.secret import Secret
     from windlass.store.deployments import Deployment
 
+MOST_TOKENS = 100_000
 UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 HEADINGS = ("LAST4", "KIND", "SCOPES", "CREW", "USER", "PROFILE", "LAST USED", "EXPIRES", "STATE", "ID")
 SCOPES = ("read", "run", "admin")
@@ -182,9 +185,10 @@ def create(
 
 
 def _create_personal(user: str | None, name: str, expires_in: timedelta | None, *, json_output: bool) -> None:
-    from windlass.cli.people import people_of
-
-    made = people_of(None).create_token(user, name, expires_in)
+    days = expires_in / timedelta(days=1) if expires_in else None
+    with control_of(chosen_server(None)) as control:
+        answer = control.send("POST", "tokens", body={"name": name, "expires_in_days": days, "user": user})
+    made = {member: answer[member] for member in ("token", "user", "expires_at")}
     if json_output:
         print_json(made)
     else:
@@ -195,14 +199,13 @@ def _create_personal(user: str | None, name: str, expires_in: timedelta | None, 
 @tokens.command("list")
 @click.option("--all", "revoked_too", is_flag=True, help="Also those that are revoked or have expired.")
 @json_option
-def list_(*, revoked_too: bool, json_output: bool) -> None:
+@server_options
+def list_(*, control: ControlSession, revoked_too: bool, json_output: bool) -> None:
     """List tokens, by their last four characters.
 
-    On another server (windlass login), an owner sees all valid ones, and others see their own.
+    An owner sees all of them, and others see their own.
     """
-    from windlass.cli.people import people_of
-
-    rows = people_of(None).tokens(revoked_too=revoked_too)
+    rows, _ = control.pages("tokens", limit=MOST_TOKENS, revoked=revoked_too or None)
     at = datetime.now(UTC)
     if json_output:
         print_json([_facts(row, at) for row in rows])
@@ -215,17 +218,21 @@ def list_(*, revoked_too: bool, json_output: bool) -> None:
 @tokens.command
 @click.argument("name")
 @json_option
-def revoke(name: str, *, json_output: bool) -> None:
+@server_options
+def revoke(name: str, *, control: ControlSession, json_output: bool) -> None:
     """Revoke a token: every server refuses it within a second.
 
     NAME is its id or its last four characters. Kickoffs that were started with it continue.
     """
-    from windlass.cli.people import people_of
-
-    token = people_of(None).revoke_token(name)
+    rows, _ = control.pages("tokens", limit=MOST_TOKENS)
+    found = [row["id"] for row in rows if name in {row["id"], row["last_four"]}]
+    if len(found) != 1:
+        what = "More than one token ends in" if found else "There is no token that you may revoke with the name"
+        raise WindlassError(f"{what} {name!r}.", "Use an id of: windlass tokens list")
+    control.send("DELETE", "tokens", found[0])
     if json_output:
-        print_json({"id": token, "state": "revoked"})
-    notify(f"The token {token} is revoked.")
+        print_json({"id": found[0], "state": "revoked"})
+    notify(f"The token {found[0]} is revoked.")
 
 
 @tokens.command
@@ -287,14 +294,18 @@ def _scopes(row: dict[str, Any]) -> list[str]:
 def _state(row: dict[str, Any], at: datetime) -> str:
     if row["revoked_at"]:
         return "revoked"
-    if row["expires_at"] and row["expires_at"] <= at:
+    if _is_over(row["expires_at"], at):
         return "expired"
     if row["disabled_at"]:
         return "disabled"
-    if row["sign_in_until"] and row["sign_in_until"] <= at:
+    if _is_over(row["sign_in_until"], at):
         return "needs a sign-in"
     return "shown" if row["shown"] else "valid"
 
 
-def _minute(at: datetime | None) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%MZ}" if at else "-"
+def _is_over(end: str | None, at: datetime) -> bool:
+    return end is not None and datetime.fromisoformat(end) <= at
+
+
+def _minute(at: str | None) -> str:
+    return f"{datetime.fromisoformat(at).astimezone(UTC):%Y-%m-%d %H:%MZ}" if at else "-"

@@ -5,14 +5,17 @@ from __future__ import annotations
 import shlex
 import sys
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.people import people_of
-from windlass.cli.printing import json_option, notify, print_json, print_table
-from windlass.cli.servers import demand_local, profile_option
+from windlass.cli.printing import json_option, notify, print_json, print_result, print_table
+from windlass.cli.servers import demand_local, server_options
 
+if TYPE_CHECKING:
+    from windlass.cli.control_session import ControlSession
+
+MOST_USERS = 100_000
 LONGEST_NAME = 100
 LONGEST_LINE = 1000
 HEADINGS = ("USER", "ROLE", "STATE", "ADDED")
@@ -38,14 +41,35 @@ def users() -> None:
     """Manage users, their roles and their sign-in to the dashboard."""
 
 
+@click.command("first-owner")
+@click.argument("name", default="owner", callback=user_name)
+@json_option
+def first_owner(name: str, *, json_output: bool) -> None:
+    """Make the first owner of a server, and print a token.
+
+    NAME is by default `owner`, and the token is a personal one. Run the command on the server's machine. It works
+    before anybody can sign in and while no server runs, and also when no owner can sign in any more.
+    """
+    from windlass.cli.this_server import administer
+    from windlass.config import load
+
+    demand_local()
+    token = administer(load(), lambda opened: opened.tokens.make_owner(name))
+    if json_output:
+        print_json({"token": token.reveal(), "user": name})
+    else:
+        print_result(token.reveal())
+    notify(f"It is a personal token of {name}, who is an owner. It is not shown again. Log in with: windlass login URL")
+
+
 @users.command
 @click.argument("name", callback=user_name)
 @role_option
 @json_option
-@profile_option
-def add(name: str, *, role: str | None, json_output: bool, profile: str | None) -> None:
+@server_options
+def add(name: str, *, control: ControlSession, role: str | None, json_output: bool) -> None:
     """Add a user."""
-    people_of(profile).add(name, role)
+    control.send("POST", "users", body={"name": name, "role": role})
     if json_output:
         print_json({"name": name, "state": "active", "role": role})
     personal = " --personal" if role else ""
@@ -55,10 +79,10 @@ def add(name: str, *, role: str | None, json_output: bool, profile: str | None) 
 
 @users.command("list")
 @json_option
-@profile_option
-def list_(*, json_output: bool, profile: str | None) -> None:
+@server_options
+def list_(*, control: ControlSession, json_output: bool) -> None:
     """List the users, with their roles, and which of them are disabled."""
-    rows = people_of(profile).users()
+    rows, _ = control.pages("users", limit=MOST_USERS)
     if json_output:
         print_json(
             [
@@ -83,8 +107,8 @@ def list_(*, json_output: bool, profile: str | None) -> None:
     "--disable/--enable", "disabled", default=None, help="Refuse all tokens of the user, or accept them again."
 )
 @json_option
-@profile_option
-def change(name: str, *, role: str | None, disabled: bool | None, json_output: bool, profile: str | None) -> None:
+@server_options
+def change(name: str, *, control: ControlSession, role: str | None, disabled: bool | None, json_output: bool) -> None:
     """Change the role of a user, or disable or enable a user, on every server within a second.
 
     An owner may do everything with the control API, a developer may deploy and change deployments, a viewer may read.
@@ -96,7 +120,7 @@ def change(name: str, *, role: str | None, disabled: bool | None, json_output: b
     changes: dict[str, Any] = {} if role is None else {"role": None if role == "none" else role}
     if disabled is not None:
         changes["disabled"] = disabled
-    people_of(profile).change(name, changes)
+    control.send("PATCH", "users", name, body=changes)
     if json_output:
         state = {} if disabled is None else {"state": _state(changes)}
         changed = {} if role is None else {"role": changes["role"]}
@@ -192,6 +216,5 @@ def _state(row: dict[str, Any]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    at = row["created_at"]
-    added = datetime.fromisoformat(at) if isinstance(at, str) else at
+    added = datetime.fromisoformat(row["created_at"])
     return [row["name"], row["role"] or "-", _state(row), f"{added.astimezone(UTC):%Y-%m-%d %H:%MZ}"]

@@ -63,12 +63,20 @@ class TokenItem(BaseModel):
     user: str | None
     deployment: str | None = Field(description="The crew that it opens. Null: every crew.")
     scopes: list[str] | None = Field(description="Null: all scopes of its kind, or those of the user's role.")
+    profile: Literal["documented", "live"] | None = Field(description="Null: that of the crew.")
+    shown: bool = Field(description="Whether it is one of the two tokens that a crew shows.")
     created_at: datetime
     expires_at: datetime | None
+    revoked_at: datetime | None
+    disabled_at: datetime | None = Field(description="Since when its user is disabled.")
     sign_in_until: datetime | None = Field(
         description="After this time it is refused until its user signs in with OpenID Connect. Null: no such limit."
     )
     last_used_at: datetime | None
+
+
+class TokensQuery(Query):
+    revoked: bool = Field(False, description="Also tokens that are revoked or have expired.")
 
 
 class NewToken(Body):
@@ -168,10 +176,12 @@ async def remove_user(
 
 
 @router.get("/tokens")
-async def list_tokens(caller: Viewer, control: Control, query: Annotated[Query, InQuery()]) -> Page[TokenItem]:
+async def list_tokens(caller: Viewer, control: Control, query: Annotated[TokensQuery, InQuery()]) -> Page[TokenItem]:
     """Lists valid tokens in the order of their creation: all of them for an owner, else those of the caller."""
     user = None if caller.role is Role.OWNER else caller.token.user_id
-    rows = await control.tokens.all(user=user, after=id_cursor(query.cursor), limit=query.limit)
+    rows = await control.tokens.all(
+        revoked_too=query.revoked, user=user, after=id_cursor(query.cursor), limit=query.limit
+    )
     return Page(
         items=[token_item(row) for row in rows], next_cursor=str(rows[-1]["id"]) if len(rows) == query.limit else None
     )
