@@ -112,6 +112,9 @@ async def test_a_token_is_created_used_listed_and_revoked(server: Server) -> Non
     assert made["token"] not in str(listed)
     assert (await viewer.request("DELETE", f"/tokens/{made['id']}")).status_code == 204
     assert await status_of(second) == 401
+    both = (await viewer.value("GET", "/tokens?revoked=true"))["items"]
+    assert [(one["name"], one["revoked_at"] is None) for one in both] == [("test", True), ("laptop", False)]
+    assert [one["name"] for one in (await viewer.value("GET", "/tokens"))["items"]] == ["test"]
     assert (await viewer.request("DELETE", f"/tokens/{made['id']}")).status_code == 404
 
 
