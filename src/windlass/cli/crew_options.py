@@ -13,7 +13,8 @@ import click
 
 from windlass.cli.completion import complete_crew, complete_kickoff
 from windlass.cli.printing import notify
-from windlass.cli.servers import profile_option
+from windlass.cli.servers import chosen_server, control_of, profile_option, valid_token
+from windlass.errors import WindlassError
 from windlass.loopback import is_loopback
 
 if TYPE_CHECKING:
@@ -21,11 +22,15 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
     from windlass.cli.crew_session import CrewClient
+    from windlass.cli.profiles import Server
+    from windlass.client import Refused
     from windlass.secrets.secret import Secret
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
 LONGEST_TOKEN = 4096
+MOST_NAMED = 10
+"""The most crews that a message names."""
 
 
 def crew_url(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -183,9 +188,7 @@ def client_at(kickoff: KickoffAt, access: Access) -> CrewClient:
     """
     token, url = access.given_token(), kickoff.url
     if url is None:
-        from windlass.cli.control_session import crew_of_server
-
-        return crew_of_server(access, token, kickoff.id)
+        return _crew_of_server(access, token, kickoff.id)
     from windlass.cli.crew_session import CrewClient
 
     if access.deployment:
@@ -199,6 +202,58 @@ def client_at(kickoff: KickoffAt, access: Access) -> CrewClient:
     if url.startswith("http:") and not local:
         notify("warning: http:// sends the token over the network unencrypted; use https:// where the server has it.")
     return CrewClient(url, token)
+
+
+def _crew_of_server(access: Access, token: Secret | None, kickoff_id: str) -> CrewClient:
+    """Returns a client of the crew `access.deployment`, of the kickoff's crew, or of the only one of the server.
+
+    Without a token, uses that of the server. Raises WindlassError when the crew is not certain.
+    """
+    from windlass.cli.crew_session import CrewClient
+    from windlass.cli.this_server import NoServerHere
+    from windlass.client import NotFound, Unauthorized
+
+    try:
+        server = chosen_server(access.profile)
+    except NoServerHere as error:
+        error.hint = (
+            "Give the crew's URL (before the id of a kickoff), start a server with `windlass dev PATH` or `windlass "
+            "serve`, or log in to one with `windlass login URL`. For a server with another home, set WINDLASS_HOME."
+        )
+        raise
+    kickoff = _kickoff(server, kickoff_id) if kickoff_id and not access.deployment else {}
+    slug = str(access.deployment or kickoff.get("deployment") or _only_crew(server))
+    words = server.options if kickoff_id else (*server.options, *(("--deployment", slug) if access.deployment else ()))
+    not_of_crew = f"The token of WINDLASS_TOKEN or --token is not one of {slug}. Without it, the command uses yours."
+    hints: dict[type[Refused], str] = {Unauthorized: not_of_crew if token else server.login_again}
+    if not kickoff_id:
+        hints[NotFound] = "A crew can be used once it has a version. `windlass deployments list` shows the crews."
+    client = CrewClient(f"{server.url}/crews/{slug}", token or server.token, words, hints)
+    client.actors = {name: kickoff[name] for name in ("started_by", "stopped_by") if kickoff.get(name)}
+    return client
+
+
+def _kickoff(server: Server, kickoff_id: str) -> dict[str, Any]:
+    with control_of(server) as control:
+        found: dict[str, Any] = control.get("kickoffs", kickoff_id)
+    return found
+
+
+def _only_crew(server: Server) -> str:
+    if len(server.served) == 1:
+        return server.served[0]
+    with control_of(server) as control:
+        slugs = [str(one["slug"]) for one in control.get("deployments", limit=MOST_NAMED + 1)["items"]]
+    if not slugs:
+        from windlass.cli.this_server import NO_CREW
+
+        raise WindlassError("There is no crew on this server yet.", NO_CREW)
+    if len(slugs) > 1:
+        names = ", ".join(slugs[:MOST_NAMED]) + (" and more" if len(slugs) > MOST_NAMED else "")
+        raise WindlassError(
+            f"The server {server.url} has several crews: {names}.", "Choose one with --deployment NAME."
+        )
+    return slugs[0]
 
 
 def _token_of_profile(url: str) -> Secret | None:
@@ -241,17 +296,6 @@ def is_of_server(url: str, server: str) -> bool:
 
 def _port(parts: SplitResult) -> int | None:
     return parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-
-
-def valid_token(text: str) -> Secret:
-    """Raises click.UsageError for a text that no header can hold."""
-    from windlass.secrets.secret import Secret
-
-    if not (text.isascii() and text.isprintable() and " " not in text):
-        raise click.UsageError(
-            "The token is not valid: it contains spaces or characters that no token has. Check what you copied."
-        )
-    return Secret(text)
 
 
 def _how_to_get_one(*, local: bool) -> str:

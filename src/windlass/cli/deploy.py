@@ -118,9 +118,14 @@ def deploy(  # noqa: PLR0913 - one for each option
             print_json({"deployment": slug, "build": build})
         notify(f"Follow the build with: {again}")
         return 0
+    return _follow(control, slug, build["id"], again, json_output=json_output)
+
+
+def _follow(control: ControlSession, slug: str, build: str, again: str, *, json_output: bool) -> int:
+    """Follows the build to its end. Returns the exit code of the command."""
     from windlass.cli.builds import follow_build, print_end
 
-    ended = follow_build(control, build["id"], again=again)
+    ended = follow_build(control, build, again=again)
     code = print_end(ended, slug)
     deployment = control.get("deployments", slug)
     if json_output:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from windlass.cli.crew_session import CrewClient
-    from windlass.cli.servers import Server
+    from windlass.cli.profiles import Server
 
 STATES = ("PENDING", "STARTED", "PENDING_HUMAN_INPUT", "SUCCESS", "FAILED")
 OF_ALL = ("KICKOFF", "CREW", "VERSION", "STATE", "CREATED", "ENDED", "USER")

@@ -11,7 +11,7 @@ import click
 
 from windlass.cli.lists import ListByDefault
 from windlass.cli.printing import json_option, notify, print_json, print_table
-from windlass.cli.profiles import LOCAL, Profile, Profiles
+from windlass.cli.profiles import LOCAL, Profile, Profiles, Server
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def login(url: str, name: str | None, *, json_output: bool) -> None:
     Server and token become the current profile, in a file that only you can read. `windlass profiles` lists the
     profiles, and `windlass logout` removes one.
     """
-    from windlass.cli.servers import Server, control_of
+    from windlass.cli.servers import control_of
     from windlass.config import server_of_commands
     from windlass.secrets.secret import Secret
 

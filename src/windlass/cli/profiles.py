@@ -14,6 +14,8 @@ from windlass.files import write_whole
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from windlass.secrets.secret import Secret
+
 LOCAL = "local"
 """The profile of the server that runs on this WINDLASS_HOME. It is in no file."""
 
@@ -23,6 +25,28 @@ class Profile:
     url: str
     token: str = field(repr=False)
     user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The server of a command.
+
+    `options` are those that a command needs to choose it again. `served` are the crews that `windlass dev` serves on
+    this machine, none for other servers.
+    """
+
+    url: str
+    token: Secret
+    profile: str | None = None
+    options: tuple[str, ...] = ()
+    served: tuple[str, ...] = ()
+
+    @property
+    def login_again(self) -> str:
+        """Returns what to do when the server refuses the token."""
+        if self.profile is None:
+            return "Check WINDLASS_API_TOKEN: a personal token that is valid and not revoked."
+        return f"Log in again: windlass login {self.url} --name {self.profile}"
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -10,7 +9,7 @@ from urllib.parse import urlsplit
 import click
 
 from windlass.cli.printing import notify
-from windlass.cli.profiles import Profiles
+from windlass.cli.profiles import Profiles, Server
 from windlass.errors import WindlassError
 from windlass.loopback import http_url, is_loopback
 
@@ -27,28 +26,6 @@ profile_option = click.option(
     metavar="NAME",
     help="The server: a profile of `windlass login URL`, or `local` for this machine's.  [env var: WINDLASS_PROFILE]",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """The server of a command.
-
-    `options` are those that a command needs to choose it again. `served` are the crews that `windlass dev` serves on
-    this machine, none for other servers.
-    """
-
-    url: str
-    token: Secret
-    profile: str | None = None
-    options: tuple[str, ...] = ()
-    served: tuple[str, ...] = ()
-
-    @property
-    def login_again(self) -> str:
-        """Returns what to do when the server refuses the token."""
-        if self.profile is None:
-            return "Check WINDLASS_API_TOKEN: a personal token that is valid and not revoked."
-        return f"Log in again: windlass login {self.url} --name {self.profile}"
 
 
 def server_options(command: Command) -> Command:
@@ -68,7 +45,6 @@ def chosen_server(profile: str | None) -> Server:
 
     Raises WindlassError when there is none.
     """
-    from windlass.cli.crew_options import valid_token
     from windlass.config import server_of_commands
 
     named, url, token = server_of_commands()
@@ -89,6 +65,17 @@ def chosen_server(profile: str | None) -> Server:
     if found is None:
         return local_server(given, options)
     return Server(found.url, Secret(found.token), name, options)
+
+
+def valid_token(text: str) -> Secret:
+    """Raises click.UsageError for a text that no header can hold."""
+    from windlass.secrets.secret import Secret
+
+    if not (text.isascii() and text.isprintable() and " " not in text):
+        raise click.UsageError(
+            "The token is not valid: it contains spaces or characters that no token has. Check what you copied."
+        )
+    return Secret(text)
 
 
 def demand_local() -> None:

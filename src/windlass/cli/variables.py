@@ -17,7 +17,7 @@ from windlass.cli.servers import server_options
 from windlass.deployments.env_files import BadEnvFile, looks_secret, parse_env_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from windlass.cli.control_session import ControlSession
 
@@ -214,7 +214,12 @@ def set_(
     rows = control.send("PUT", "deployments", deployment, "variables", body=body)["items"]
     if json_output:
         print_json([{"name": one.name, "secret": one.secret} for one in given])
-    later = _at_deploy(given, rows)
+    _notify_set(control, deployment, given, _at_deploy(given, rows))
+
+
+def _notify_set(
+    control: ControlSession, deployment: str, given: Sequence[Given | Managed], later: Collection[str]
+) -> None:
     if now := [one for one in given if one.name not in later]:
         notify(f"Set for {deployment}, from the next kickoff on: {in_words(now)}")
     if later:

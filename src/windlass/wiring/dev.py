@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from windlass.lifecycle.worker_config import Observer
     from windlass.projects import Interpreters
     from windlass.store.deployments import Deployment
-    from windlass.wiring.http import Http
     from windlass.wiring.infrastructure import Infrastructure, Notify
+    from windlass.wiring.shared import Http
 
 LAST_LINE = "\nCtrl-C stops it; accepted kickoffs wait for the next start."
 

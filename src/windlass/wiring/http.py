@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,7 +12,6 @@ from windlass.access.authentication import RateLimits, TokenAuthenticator
 from windlass.access.callbacks import Callbacks
 from windlass.access.sessions import Sessions
 from windlass.access.tickets import Tickets
-from windlass.access.tokens import OWNER
 from windlass.aio import serving
 from windlass.api.application import Addresses, Application, WaitingApplication, health_routes
 from windlass.api.connections import ConnectionLimits
@@ -64,6 +62,7 @@ from windlass.store.variables import VariableStore
 from windlass.store.webhooks import WebhookStore
 from windlass.store.write_checks import SLOW, write_fault
 from windlass.wiring.http_settings import hosts_of, openid_of, warn_without_tls
+from windlass.wiring.shared import Http
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -82,33 +81,6 @@ REMOVE_SESSIONS_EVERY = 3600.0
 """Seconds between two removals of sessions and links that have expired."""
 REPORT_FAILURES_EVERY = 60.0
 """Seconds between two reports of failed authentications."""
-
-
-@dataclass(frozen=True, slots=True)
-class Http:
-    """An HTTP server that answers. Clients reach it at `address`, and commands on this machine at `address_here`.
-
-    `waits` are those that requests wait in.
-    """
-
-    address: str
-    address_here: str
-    dashboard: Dashboard
-    server: HttpServer
-    streams: EventStreams
-    waits: tuple[Statuses, Builds]
-
-    async def drain(self, within: float, stop_now: asyncio.Event) -> None:
-        """Answers requests that wait for something, and lets the others end within these seconds."""
-        await self.streams.stop()
-        for waits in self.waits:
-            waits.stop()
-        await self.server.drain(within, stop_now)
-
-    async def sign_in_link(self) -> str:
-        """Returns the address that signs the owner in to the dashboard, once."""
-        code = await self.dashboard.sessions.new_link(OWNER)
-        return f"{self.dashboard.server_url}/ui/sign-in?code={code.reveal()}"
 
 
 @asynccontextmanager

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from windlass.access.tokens import OWNER
 from windlass.aio import serving, set_within
 from windlass.deployments.checkouts import Checkouts
 from windlass.deployments.resolution import Resolver
@@ -26,13 +28,44 @@ from windlass.wiring.setup import environments_of, place_for_code, server_builde
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
+    from windlass.api.server import HttpServer
     from windlass.config import Settings
+    from windlass.dashboard.dashboard import Dashboard
+    from windlass.deployments.builds import Builds
+    from windlass.lifecycle.event_streams import EventStreams
     from windlass.lifecycle.readiness import Check
+    from windlass.lifecycle.statuses import Statuses
     from windlass.lifecycle.worker import Worker
     from windlass.projects.environments import Environments
     from windlass.runner import Runner
-    from windlass.wiring.http import Http
     from windlass.wiring.infrastructure import Infrastructure, Notify, WhileWaiting
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """An HTTP server that answers. Clients reach it at `address`, and commands on this machine at `address_here`.
+
+    `waits` are those that requests wait in.
+    """
+
+    address: str
+    address_here: str
+    dashboard: Dashboard
+    server: HttpServer
+    streams: EventStreams
+    waits: tuple[Statuses, Builds]
+
+    async def drain(self, within: float, stop_now: asyncio.Event) -> None:
+        """Answers requests that wait for something, and lets the others end within these seconds."""
+        await self.streams.stop()
+        for waits in self.waits:
+            waits.stop()
+        await self.server.drain(within, stop_now)
+
+    async def sign_in_link(self) -> str:
+        """Returns the address that signs the owner in to the dashboard, once."""
+        code = await self.dashboard.sessions.new_link(OWNER)
+        return f"{self.dashboard.server_url}/ui/sign-in?code={code.reveal()}"
 
 
 class Shared:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from windlass_child.journal.step_context import question_keys
 from windlass_child.process.error_text import ProjectFault
@@ -22,7 +22,7 @@ from windlass_child.process.error_text import ProjectFault
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from windlass_child.process.report import Report
+    from windlass_child.journal.journal import Journal
     from windlass_child.protocol.messages import Answered
 
 T = TypeVar("T")
@@ -73,6 +73,20 @@ class Earlier:
     position: int | None = None
 
 
+class Asks(Protocol):
+    """Sends questions to the server, and has the answers: the report of the run."""
+
+    journal: Journal
+
+    def ask(self, question: Question, *, waits: bool) -> int: ...
+
+    def keep_question(self, question: Question) -> None: ...
+
+    def answered(self, question: Question, answer: Answered) -> None: ...
+
+    def stopping_or(self, abort: Callable[[ProjectFault], NoReturn]) -> None: ...
+
+
 class Questions:
     """The questions of a run. Safe from any thread.
 
@@ -80,7 +94,7 @@ class Questions:
     the id of the task. `keeps` are the steps whose work before the question is in the journal.
     """
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Asks) -> None:
         self.abort: Callable[[ProjectFault], NoReturn] = abort
         self.tasks: dict[str, str] = {}
         self.keeps: set[str] = set()
@@ -225,7 +239,7 @@ class Dialog:
     A guardrail may refuse a result that a person has approved. The task is done again then, and a new part begins.
     """
 
-    def __init__(self, step: str, report: Report) -> None:
+    def __init__(self, step: str, report: Asks) -> None:
         self._step = step
         self._report = report
         self._part = 1
