@@ -68,7 +68,7 @@ from windlass.store.files import FileStore
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.listener import Listener
 from windlass.store.managing import ManagingStore
-from windlass.store.migrate import is_migrated
+from windlass.store.migrate import schema_of
 from windlass.store.overview import OverviewStore
 from windlass.store.retention import RetentionStore
 from windlass.store.signing_keys import SigningKeyStore
@@ -297,7 +297,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
         )
 
         async def ready() -> str | None:
-            return None if await database.answers() and await is_migrated(database) else "The database does not answer."
+            return (await schema_of(database)).fault if await database.answers() else "The database does not answer."
 
         overview = OverviewStore(database)
         variables = Variables(VariableStore(database), KEY_RING)

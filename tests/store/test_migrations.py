@@ -17,7 +17,6 @@ from windlass.store.migrate import (
     NEEDED,
     DatabaseTooNew,
     MigrationError,
-    is_migrated,
     known_functions,
     known_migrations,
     migrate,
@@ -55,9 +54,9 @@ def empty_url(database_url: str) -> str:
 
 async def test_an_empty_database_gets_every_table(empty_url: str) -> None:
     async with Database(empty_url) as database:
-        assert not await is_migrated(database)
+        assert (await schema_of(database)).fault
         assert await migrate(database) == EVERY
-        assert await is_migrated(database)
+        assert (await schema_of(database)).fault is None
         assert await migrate(database) == []
 
 
@@ -90,9 +89,9 @@ async def test_only_what_is_missing_is_done(empty_url: str, monkeypatch: pytest.
         await migrate(database)
         more = {**known_migrations(), len(EVERY) + 1: "CREATE TABLE more (a int)"}
         monkeypatch.setattr(module, "known_migrations", lambda: more)
-        assert not await is_migrated(database)
+        assert (await schema_of(database)).fault
         assert await migrate(database) == [len(EVERY) + 1]
-        assert await is_migrated(database)
+        assert (await schema_of(database)).fault is None
 
 
 async def test_a_user_without_the_right_is_told_so(empty_url: str) -> None:
@@ -122,7 +121,7 @@ async def test_a_database_that_a_newer_release_has_contracted_is_refused(
         await migrate(database)
         await migrate_as_newer(database, monkeypatch, *more)
         assert (found := await schema_of(database)).is_too_new
-        assert not await is_migrated(database)
+        assert (await schema_of(database)).fault
         words = (
             rf"newer Windlass 7\.8\.9 \(migration {newest + 2}\).*needs a server that knows migration {newest + 1}.*"
         )
@@ -181,7 +180,7 @@ async def test_a_migration_fails_when_a_table_stays_locked(empty_url: str, monke
             dump.execute("SELECT count(*) FROM kickoffs")
             with pytest.raises(MigrationError, match=r"another transaction has locked.*pg_stat_activity"):
                 await migrate(database)
-        assert not await is_migrated(database)
+        assert (await schema_of(database)).fault
 
 
 async def test_a_server_that_is_too_old_is_refused(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +235,7 @@ async def test_a_server_of_an_older_version_serves_with_newer_functions(
     monkeypatch.setattr(module, "known_functions", lambda: text)
     await migrate(database)
     monkeypatch.undo()
-    assert await is_migrated(database)
+    assert (await schema_of(database)).fault is None
 
 
 async def test_kickoffs_run_while_functions_are_replaced(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

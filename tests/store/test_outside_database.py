@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, LiteralString
 
@@ -20,7 +20,7 @@ from windlass.embedded_postgres.programs import PROGRAMS, psql
 from windlass.kickoffs.events import stored_event
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.states import State
-from windlass.store.claiming import FIRST
+from windlass.store.claiming import FIRST, values_of
 from windlass.store.claiming import SQL as CLAIMING
 from windlass.store.database import Database
 from windlass.store.migrate import MigrationError, known_migrations, migrate
@@ -123,15 +123,7 @@ async def test_no_statement_is_compiled_also_where_jit_is_on_for_all(stock_url: 
 
 
 async def test_a_function_that_disables_plans_is_not_compiled_in_a_session_with_jit(stock_url: str) -> None:
-    values = {
-        "worker": new_id(),
-        "host": "here",
-        "slots": 2,
-        "lease": timedelta(seconds=60),
-        "only": None,
-        "excluded": [],
-    }
-    values |= {"ended": [], "recent": [], "excluded": []}
+    values = values_of(new_id(), 2, 60)
     async with Database(stock_url) as database:
         await migrate(database)
         rows = await Rows.make(database)

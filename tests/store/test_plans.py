@@ -13,6 +13,7 @@ from windlass.kickoffs.ids import new_id
 from windlass.store.accepting import SQL as ACCEPTING
 from windlass.store.accepting import values_of
 from windlass.store.claiming import SQL as CLAIMING
+from windlass.store.claiming import values_of as claim_values
 from windlass.store.database import fetch
 from windlass.store.deployments import DeploymentStore
 from windlass.store.ending import SQL as ENDING
@@ -67,15 +68,7 @@ async def rows_touched(
 
 
 async def of_a_claim(rows: Rows, session: Connection | None = None) -> int:
-    values = {
-        "worker": rows.worker,
-        "host": "here",
-        "slots": 2,
-        "lease": timedelta(seconds=60),
-        "only": None,
-        "excluded": [],
-    }
-    values |= {"ended": [], "recent": [], "excluded": []}
+    values = claim_values(rows.worker, 2, 60)
     return await rows_touched(rows, CLAIMING["claim"].as_string(), values, session)
 
 

@@ -8,7 +8,7 @@ import pytest
 from procrastinate.schema import SchemaManager
 
 from windlass.store import side_job_tables as module
-from windlass.store.migrate import MigrationError, is_migrated, migrate
+from windlass.store.migrate import MigrationError, migrate, schema_of
 from windlass.store.side_job_tables import known_files
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ async def test_a_newer_version_brings_what_is_missing_and_only_that(
     database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     a_newer_version(monkeypatch, tmp_path, "ALTER TABLE procrastinate_jobs ADD newer text -- 100%\n")
-    assert not await is_migrated(database)
+    assert (await schema_of(database)).fault
     await migrate(database)
-    assert await is_migrated(database)
+    assert (await schema_of(database)).fault is None
     await migrate(database)
     assert await recorded(database) == known_files().keys() | {"99.00.00_01_newer"}
 
@@ -59,11 +59,11 @@ async def test_one_that_fails_leaves_all_as_it_was(
     (row,) = await database.rows("SELECT to_regclass('half') AS there")
     assert row["there"] is None
     monkeypatch.undo()
-    assert await is_migrated(database)
+    assert (await schema_of(database)).fault is None
 
 
 async def test_tables_of_a_newer_version_serve_an_older_one(database: Database) -> None:
     """As while servers are replaced one by one."""
     await database.execute("INSERT INTO side_job_migrations (name) VALUES ('99.00.00_01_newer')")
     assert await migrate(database) == []
-    assert await is_migrated(database)
+    assert (await schema_of(database)).fault is None

@@ -103,6 +103,22 @@ class Promoted:
     last: tuple[UUID, str]
 
 
+def values_of(
+    worker: UUID,
+    slots: int,
+    lease: float,
+    *,
+    only: Sequence[str] | None = None,
+    excluded: Sequence[str] = (),
+    ended: Sequence[UUID] = (),
+    recent: Sequence[UUID] = (),
+) -> dict[str, Any]:
+    """Returns the values of the statement of `Claims.claim`, which describes them."""
+    values: dict[str, Any] = {"worker": worker, "host": host(), "slots": slots, "lease": timedelta(seconds=lease)}
+    values |= {"only": None if only is None else list(only), "excluded": list(excluded)}
+    return values | {"ended": list(ended), "recent": list(recent)}
+
+
 class Claims:
     """Claims waiting kickoffs, and keeps their leases."""
 
@@ -127,9 +143,7 @@ class Claims:
         worker that have no process any more and are not settled yet: they don't count in the share of their deployment.
         `recent` are the deployments of its last starts, the latest one last.
         """
-        values: dict[str, Any] = {"worker": worker, "host": host(), "slots": slots, "lease": timedelta(seconds=lease)}
-        values |= {"only": None if only is None else list(only), "ended": list(ended), "recent": list(recent)}
-        values["excluded"] = list(excluded)
+        values = values_of(worker, slots, lease, only=only, excluded=excluded, ended=ended, recent=recent)
         async with self._database.connection() as connection:
             rows = await fetch(connection, SQL["claim"], values)
             if large := [row["id"] for row in rows if row["content"] is None]:

@@ -186,11 +186,6 @@ async def schema_of(database: Database) -> Schema:
         return await _schema(connection)
 
 
-async def is_migrated(database: Database) -> bool:
-    """Returns whether this version can use the tables."""
-    return (await schema_of(database)).fault is None
-
-
 async def _schema(connection: Connection) -> Schema:
     known = tuple(known_migrations())
     (found,) = await fetch(connection, SQL["has_tables"])
