@@ -12,7 +12,7 @@ from windlass import config
 from windlass.config import Settings, load, unknown_variables
 from windlass.deployments.environment import PASSED, crew_environment
 from windlass.errors import ProjectError, SettingsError
-from windlass.offline_model.app import provider_key_names
+from windlass.offline_model.app import PROVIDER_KEYS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -220,7 +220,7 @@ def test_variables_to_be_passed_are_named_by_their_beginning_at_least(
 
 
 def test_keys_of_model_providers_are_passed_but_for_those_that_open_more() -> None:
-    kept = {name for name in provider_key_names() if not any(fnmatchcase(name, pattern) for pattern in PASSED)}
+    kept = {name for name in PROVIDER_KEYS if not any(fnmatchcase(name, pattern) for pattern in PASSED)}
     assert kept == {"AWS_ACCESS_KEY_ID", "SNOWFLAKE_PAT", "SNOWFLAKE_TOKEN"}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from lifecycle.running import RESOLVER
 from windlass import config
-from windlass.offline_model.app import provider_key_names
+from windlass.offline_model.app import PROVIDER_KEYS
 from windlass.wiring.crews import dev_environments
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ OWN = "crews use the model of your environment ({} is set there or in the projec
 
 @pytest.fixture
 def env_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    for name in (*provider_key_names(), *OTHERS, *ADDRESSES, "WINDLASS_OFFLINE_SCRIPT"):
+    for name in (*PROVIDER_KEYS, *OTHERS, *ADDRESSES, "WINDLASS_OFFLINE_SCRIPT"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path / ".env"
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from windlass.offline_model.app import (
+    PROVIDER_KEYS,
     has_provider_key,
     model_environment,
     names_another_model,
-    provider_key_names,
 )
 
 pytestmark = pytest.mark.unit
@@ -24,7 +24,7 @@ def test_a_crew_without_any_setting_is_sent_to_the_offline_model() -> None:
 
 @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AWS_ACCESS_KEY_ID", "GROQ_API_KEY"])
 def test_with_a_key_of_any_provider_the_offline_model_is_not_used(name: str) -> None:
-    assert name in provider_key_names()
+    assert name in PROVIDER_KEYS
     assert has_provider_key({name: "x"}) == name
     assert model_environment({name: "x"}, "http://127.0.0.1:1") == {}
     assert has_provider_key({name: ""}) is None
@@ -48,7 +48,7 @@ def test_every_key_that_crewai_looks_for_is_known() -> None:
     looked_for = re.findall(r'"key_name": "(\w*(?:KEY|TOKEN))"', wizard)
     looked_for += re.findall(r'api_key_env="(\w+)"', compatible)
     assert len(looked_for) > 10
-    assert set(looked_for) - {"AWS_SECRET_ACCESS_KEY"} <= set(provider_key_names())
+    assert set(looked_for) - {"AWS_SECRET_ACCESS_KEY"} <= set(PROVIDER_KEYS)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from lifecycle.running import RESOLVER
 from windlass import config
 from windlass.errors import WindlassError
-from windlass.offline_model.app import provider_key_names
+from windlass.offline_model.app import PROVIDER_KEYS
 from windlass.wiring.crews import dev_environments
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def unusable(file: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    for name in (*provider_key_names(), *OTHERS, *ADDRESSES):
+    for name in (*PROVIDER_KEYS, *OTHERS, *ADDRESSES):
         monkeypatch.delenv(name, raising=False)
     file = tmp_path / "answers.toml"
     file.write_text("strict = true\n[[rules]]\ncontains = 'tea'\ntext = 'Leaves.'\n")

@@ -33,7 +33,7 @@ from windlass_child.protocol.offline_model import KEY
 
 _SERVED: Final = "POST /v1/chat/completions, POST /v1/embeddings and GET /v1/models"
 
-_PROVIDER_KEYS: Final = (
+PROVIDER_KEYS: Final = (
     "OPENAI_API_KEY",
     "ANTHROPIC_API_KEY",
     "GEMINI_API_KEY",
@@ -102,18 +102,13 @@ def model_environment(environ: Mapping[str, str], base_url: str) -> dict[str, st
     return {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": address, "OPENAI_API_BASE": address}
 
 
-def provider_key_names() -> tuple[str, ...]:
-    """Returns the variables in which crewai, its providers and litellm look for a key."""
-    return _PROVIDER_KEYS
-
-
 def has_provider_key(environ: Mapping[str, str]) -> str | None:
     """Returns the first variable that holds a provider's key.
 
     An empty value is no key. A placeholder of a template is no key either: `crewai create` writes
     OPENAI_API_KEY=YOUR_API_KEY.
     """
-    return _first_set({name: key for name, key in environ.items() if not _PLACEHOLDER.fullmatch(key)}, _PROVIDER_KEYS)
+    return _first_set({name: key for name, key in environ.items() if not _PLACEHOLDER.fullmatch(key)}, PROVIDER_KEYS)
 
 
 def names_another_model(environ: Mapping[str, str]) -> str | None:
