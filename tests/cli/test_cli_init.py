@@ -27,23 +27,23 @@ pytestmark = pytest.mark.xdist_group("served_crews")
 OFFLINE = "[offline model]"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_made_project_has_no_findings_and_runs_on_the_offline_model(
-    open_folder: Path, check: Checker, kind: str
-) -> None:
-    windlass, project = ForkedCommand(open_folder), open_folder / "my project!"
-    made = windlass("init", str(project), "--kind", kind)
-    assert (made.code, f"windlass dev '{project}'" in made.out) == (0, True), made
-    assert check(str(project)) == []
-    given = [] if kind == "flow" else ["-i", "topic=tides"]
-    with windlass.started("dev", str(project), "--port", "0") as server:
-        url = server.wait_for("Base URL").split()[-1]
-        windlass.environment["WINDLASS_TOKEN"] = windlass("tokens", "show", "--kind", "user").out.strip()
-        assert "topic" in windlass("inputs", url).out
-        run = windlass("kickoff", url, *given, "--watch")
+def test_made_projects_have_no_findings_and_run_on_the_offline_model(open_folder: Path, check: Checker) -> None:
+    windlass = ForkedCommand(open_folder)
+    projects = {kind: open_folder / f"my {kind}!" for kind in KINDS}
+    for kind, project in projects.items():
+        made = windlass("init", str(project), "--kind", kind)
+        assert (made.code, f"windlass dev '{project}'" in made.out) == (0, True), made
+        assert check(str(project)) == []
+    with windlass.started("dev", *map(str, projects.values()), "--port", "0") as server:
+        server.wait_for("Ctrl-C stops it")
+        for kind in KINDS:
+            of_crew = ("--deployment", f"my-{kind}")
+            given = [] if kind == "flow" else ["-i", "topic=tides"]
+            assert "topic" in windlass("inputs", *of_crew).out
+            run = windlass("kickoff", *of_crew, *given, "--watch")
+            assert (run.code, OFFLINE in run.out, "tides" in run.out) == (0, True, True), run
         server.interrupt()
         assert server.end() == 0
-    assert (run.code, OFFLINE in run.out, "tides" in run.out) == (0, True, True), run
 
 
 @pytest.mark.parametrize("found", [True, False], ids=["in the path", "by its path"])
