@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from cli.the_command import Command
+from cli.the_command import ForkedCommand
 from faults.cluster import free_port
 from windlass.wiring.serve import MOST_NAMED, startup_banner
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cli.the_command import Command
+
 
 def test_a_server_without_a_crew_prints_its_address_and_how_to_deploy(open_folder: Path) -> None:
-    windlass = Command(open_folder)
+    windlass = ForkedCommand(open_folder)
     with windlass.started("serve", "--port", "0") as server:
         address = server.wait_for("Address").split()[-1]
         server.wait_for("Ctrl-C stops")
