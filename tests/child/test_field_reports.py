@@ -181,6 +181,7 @@ FOR_EACH_IN_FLOW = (
     FOR_EACH.partition("def run():")[0].removeprefix(PRELUDE)
     + """
 class Work_(Flow):
+    _skip_auto_memory = True
     @start()
     def begin(self):
         return [str(one) for one in made().kickoff_for_each(inputs=[{"word": word} for word in "ab"])]
@@ -195,6 +196,7 @@ async def test_kickoff_for_each_in_a_method_of_a_flow(bench: Bench, tmp_path: Pa
 
 ROUTERS = """
 class Work(Flow):
+    _skip_auto_memory = True
     @start()
     def begin(self):
         return "begun"
@@ -244,6 +246,7 @@ class Now(BaseModel):
 
 @persist()
 class Work(Flow[Now]):
+    _skip_auto_memory = True
     @start()
     def begin(self):
         self.state.rounds += 1
@@ -274,6 +277,7 @@ async def look_up(word: str) -> str:
     return word.upper()
 
 class Work(Flow):
+    _skip_auto_memory = True
     @start()
     async def begin(self):
         found = look_up.run(word="tea")
@@ -362,6 +366,7 @@ class Tide(BaseModel):
     raw: bytes = b"\\xff"
 
 class Chart(Flow[Tide]):
+    _skip_auto_memory = True
     @start()
     def draw(self):
         return {"raw": self.state.raw}

@@ -25,6 +25,7 @@ import asyncio
 from crewai.flow.flow import Flow, start
 
 class Early(Flow):
+    _skip_auto_memory = True
     @start()
     def first(self):
         print("ran")

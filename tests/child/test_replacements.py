@@ -139,6 +139,7 @@ async def test_crews_run_in_plain_crewai_where_the_warm_up_fails(tmp_path: Path)
 async def test_a_flow_prints_no_panels(bench: Bench, tmp_path: Path) -> None:
     code = """
     class Work(Flow):
+        _skip_auto_memory = True
         @start()
         def first(self):
             print("own")
