@@ -105,8 +105,10 @@ async def test_each_page_has_a_title_is_accessible_and_fits_a_phone(live: LiveSe
 async def test_the_pages_of_the_apis_are_accessible(live: LiveServer, tabs: Tabs) -> None:
     tab = await tabs(live.url)
     await tab.go(await asyncio.to_thread(live.link))
-    for path, title in (("/api/v1/docs", "Control API"), ("/crews/tea/docs", "API of the crew tea")):
-        for scheme in SCHEMES:
+    # Both have one stylesheet, and the first one has several times as many elements: it is looked at in light alone.
+    pages = ("/api/v1/docs", "Control API", SCHEMES[:1]), ("/crews/tea/docs", "API of the crew tea", SCHEMES)
+    for path, title, schemes in pages:
+        for scheme in schemes:
             await tab.page.emulate_media(color_scheme=scheme)
             await tab.go(path)
             await tab.page.locator(".opblock").first.wait_for()
