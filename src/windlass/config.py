@@ -29,6 +29,7 @@ from windlass.setting_types import (
     LogLevel,
     Names,
     Networks,
+    OpenedFiles,
     Patterns,
     Rate,
     Seconds,
@@ -286,6 +287,11 @@ class Settings(SignInSettings):
         default_factory=list,
         description="Variables of the server's environment that crews get in addition to those in "
         "docs/concepts/projects.md: names, and beginnings of names such as `AWS_*`, separated by commas.",
+    )
+    crew_files: OpenedFiles = Field(
+        default_factory=list,
+        description="Files of this machine that crews may use beside their own, if their deployment has no `files`: "
+        "paths with `:ro` or `:rw`, separated by commas (docs/concepts/processes.md).",
     )
     project_owners: Names = Field(
         default_factory=list,

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from windlass.kickoffs.declared_settings import DAYS, SIZE
+from windlass.kickoffs.opened_files import FILES
 
 
 def _absolute(path: Path) -> Path:
@@ -54,6 +55,11 @@ def _networks(names: list[str]) -> list[str]:
     return names
 
 
+def _opened(listed: list[str]) -> list[str]:
+    FILES.value(listed)
+    return listed
+
+
 def _upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
@@ -73,6 +79,7 @@ Rate = Annotated[float, Field(ge=0)]
 Seconds = Annotated[float, Field(gt=0)]
 Patterns = Annotated[Names, AfterValidator(_patterns)]
 Networks = Annotated[Names, AfterValidator(_networks)]
+OpenedFiles = Annotated[Names, AfterValidator(_opened)]
 Address = Annotated[str | None, AfterValidator(_address)]
 Issuer = Annotated[str | None, AfterValidator(_issuer)]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]

@@ -1,9 +1,11 @@
 """The start of each process for crews. The server starts it with its own interpreter and as its own user, with
 
-    PYTHON -I -S __main__.py launch SOCKET USER GROUP TASKS INTERPRETER ARGUMENT...
+    PYTHON -I -S __main__.py launch SOCKET USER GROUP TASKS PLACES INTERPRETER ARGUMENT...
 
-with "" for a user, group or bound that stays unchanged. The process drops the rights that crews must not have, and
-executes the crew's INTERPRETER. Code of its environment (.pth files, sitecustomize) runs only in that interpreter.
+with "" for a user, group or bound that stays unchanged. PLACES are the paths that the process may use beside those of
+the machine, as a JSON object (windlass_child.process.places), or "" for all that its user may use. The process drops
+the rights that crews must not have, and executes the crew's INTERPRETER. Code of its environment (.pth files,
+sitecustomize) runs only in that interpreter.
 
 With `probe DOOR USER GROUP NEXT` it tries whether a process of this user may enter namespaces and become the user NEXT.
 
@@ -32,8 +34,8 @@ PACKAGE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - b
 def main() -> int:
     sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry or ".") != os.path.realpath(PACKAGE)]
     if sys.argv[1] == "launch":
-        channel, uid, gid, tasks = sys.argv[2:6]
-        return launch(channel, uid, gid, tasks, sys.argv[6:])
+        channel, uid, gid, tasks, places = sys.argv[2:7]
+        return launch(channel, uid, gid, tasks, places, sys.argv[7:])
     if sys.argv[1] == "probe":
         return probe(*sys.argv[2:6])
     if sys.argv[1] == "child":
@@ -55,17 +57,19 @@ def main() -> int:
     return 0
 
 
-def launch(channel: str, uid: str, gid: str, tasks: str, command: "list[str]") -> int:
+def launch(channel: str, uid: str, gid: str, tasks: str, own: str, command: "list[str]") -> int:
     close_all_but([int(channel)])  # uvloop starts processes with copies of all its inheritable descriptors
     make_importable()
-    from windlass_child.process import hardening
+    import json
+
+    from windlass_child.process import hardening, places
 
     if tasks:
         hardening.bound_tasks(int(tasks))
     hardening.harden()
     if uid:
         hardening.become(int(uid), int(gid))
-    hardening.confine()
+    hardening.confine({**places.of_the_machine(), **places.OF_A_ZYGOTE, **json.loads(own)} if own else None)
     try:
         os.execv(command[0], command)  # noqa: S606 - no shell is wanted
     except OSError as error:

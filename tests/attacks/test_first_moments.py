@@ -144,7 +144,7 @@ def test_a_process_that_is_confined_reaches_no_other_and_works_as_before(tmp_pat
     (tmp_path / "a" / "file").touch()
     child = os.fork()
     if child == 0:
-        worked = confine(version) and closed(outside) and not closed(os.getpid())
+        worked = confine(version=version) and closed(outside) and not closed(os.getpid())
         os.rename(tmp_path / "a" / "file", tmp_path / "b" / "file")  # noqa: PTH104 - a plain system call
         os._exit(not worked)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -32,7 +32,7 @@ from windlass.projects.bounded_reader import BoundedReader
 from windlass.projects.environments import Environments
 from windlass.projects.snapshot import pack
 from windlass.projects.uv import Builder, uv_program
-from windlass.runner import Runner
+from windlass.runner import Runner, RunnerConfig
 from windlass.runner.run_spec import machine_environment
 from windlass.secrets.key_ring import KeyRing, MasterKey
 from windlass.store.accepting import NewKickoff
@@ -44,6 +44,7 @@ from windlass.store.kickoffs import KickoffStore
 from windlass.store.listener import Listener
 from windlass.store.side_jobs import SideJob, SideJobs
 from windlass.store.sources import SourceStore
+from windlass_child.process.places import WRITE
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
@@ -108,7 +109,9 @@ class Server:
     @classmethod
     async def start(cls, url: str, folder: Path, stack: AsyncExitStack) -> Server:
         machine = machine_environment(os.environ)  # noqa: TID251 - as windlass.config does
-        runner = await stack.enter_async_context(serving(Runner(folder / "runs", machine)))
+        runner = await stack.enter_async_context(
+            serving(Runner(folder / "runs", machine, RunnerConfig(files=((str(folder), WRITE),))))
+        )
         server = cls(url, folder, stack, runner)
         await stack.enter_async_context(server.database)
         await stack.enter_async_context(serving(server.listener))

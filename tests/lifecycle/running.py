@@ -21,7 +21,7 @@ from windlass.kickoffs.ids import new_id
 from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.worker import Worker
 from windlass.lifecycle.worker_config import CrewEnvironment, WorkerConfig
-from windlass.runner import Runner
+from windlass.runner import Runner, RunnerConfig
 from windlass.runner.run_spec import machine_environment
 from windlass.secrets.key_ring import KeyRing, MasterKey
 from windlass.store.accepting import NewKickoff
@@ -30,6 +30,7 @@ from windlass.store.database import Database
 from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.listener import Listener
+from windlass_child.process.places import WRITE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -188,7 +189,7 @@ class World:
         self.database = Database(url)
         self.listener = Listener(url)
         machine = machine_environment(os.environ)  # noqa: TID251 - as windlass.config does
-        self.runner = Runner(folder / "runs", machine)
+        self.runner = Runner(folder / "runs", machine, RunnerConfig(files=((str(folder), WRITE),)))
         self.store = KickoffStore(self.database)
         self.statuses = Statuses(self.store, self.listener)
 

@@ -32,9 +32,9 @@ def folders(scratch: Path) -> list[str]:
 
 
 def kickoff_folders(scratch: Path) -> list[str]:
-    """Folders of runs, within those of their runners."""
-    below = [scratch / path for path in paths_below(scratch, depth=2)]
-    found = [path for path in below if path.parent.name.startswith("r-") and path.name.startswith("k")]
+    """Folders of runs, within those of their zygotes and, with `reuse`, of their processes."""
+    below = [scratch / path for path in paths_below(scratch, depth=4)]
+    found = [path for path in below if path.name.startswith("k") and (path / "work").exists()]
     return [path.name for path in found if path.is_dir()]
 
 

@@ -18,6 +18,7 @@ from windlass.kickoffs.files import FileLimits
 from windlass.projects import Recognised, recognise
 from windlass.runner import LeaseHandle, Output, Preparing, ResultSent, Runner, RunSpec
 from windlass.runner.run_spec import machine_environment
+from windlass_child.process.places import WRITE
 from windlass_child.protocol.messages import Event, JournalAppend, Message
 from windlass_child.protocol.validation import Encoded
 
@@ -155,6 +156,7 @@ class Bench:
             project=found.project,
             environment=environment,
             inputs=inputs,
+            files=((str(Path(found.project.root).parent), WRITE),),
         )
 
 

@@ -8,7 +8,9 @@ import pytest
 
 from projects_for_tests.ends import folders
 from windlass.accounts import Account
+from windlass.runner.place import Place
 from windlass.runner.scratch import Scratch
+from windlass.runner.shared_memory import Share
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,9 +41,9 @@ def test_workers_that_share_a_home_come_and_go_without_harm_to_one_another(tmp_p
 def test_below_a_home_of_forty_characters_there_is_room_for_a_socket_of_multiprocessing(tmp_path: Path) -> None:
     base = tmp_path / "runs"
     with Scratch(base) as scratch:
-        below = (
-            scratch.folder_for_crews("k", None).relative_to(tmp_path) / "tmp" / "pymp-12345678" / "listener-12345678"
-        )
+        place = Place(scratch.folder_for_crews("k", None, scratch.shared_folder("10")), Share(0))
+        place.surround()  # as with `reuse`, where the path is longest
+        below = place.folder.relative_to(tmp_path) / "tmp" / "pymp-12345678" / "listener-12345678"
     assert 40 + len(f"/{below}") <= 107
 
 

@@ -150,7 +150,7 @@ async def test_what_a_user_of_a_deployment_starts_ends_with_its_run(bench: Bench
 
 def begun_below(scratch: Path) -> Path:
     deadline = time.monotonic() + 30
-    while not (found := list(scratch.glob("r-*/k*/work/begun"))):
+    while not (found := list(scratch.glob("r-*/*/k*/work/begun"))):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return found[0]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from windlass.accounts import Account
+    from windlass.kickoffs.opened_files import Files
     from windlass.kickoffs.outcome import Outcome
     from windlass.runner.cgroups import Cgroups
     from windlass.runner.run_folder import RunFolder
@@ -72,6 +73,8 @@ class RunSpec:
     `secret_in_prompt` is the effect of such a value in a prompt. `reuse` is the number of runs that a process may take,
     one after the other: runs of the same version of one crew, which `version` names, in the same environment.
     `user` is the number of the user of its deployment, where the server is root and gives each one a user.
+    `files` are further paths that it may use, each with READ or WRITE (windlass_child.process.places); None for those
+    of the runner's configuration.
     """
 
     kickoff_id: str
@@ -97,6 +100,7 @@ class RunSpec:
     reuse: int = 1
     version: str = ""
     user: int | None = None
+    files: Files | None = None
 
     @property
     def name(self) -> str:
@@ -203,6 +207,7 @@ class RunnerConfig:
     stopped. All zygotes together may hold `zygote_memory` bytes. `crew_account` is the user that crews run as, None for
     the server's own. `tasks` bounds the processes and threads of this user. `namespaces` is whether the machine permits
     namespaces to crews: one zygote then serves the users of many deployments (RunSpec.user), else each has its own.
+    `closed` are folders of the server that no crew may reach, and `files` those that crews may use which name none.
     `prepared` is the interpreter that this user runs in place of Windlass's own. `limits` apply to inspections whose
     project sets none. With `cgroups` each run has a cgroup; without, its limits are polled.
     """
@@ -216,6 +221,8 @@ class RunnerConfig:
     prepared: Prepared = field(default_factory=Prepared)
     limits: Limits = field(default_factory=Limits)
     cgroups: Cgroups | None = None
+    closed: tuple[Path, ...] = ()
+    files: Files = ()
 
 
 def machine_environment(environment: Mapping[str, str]) -> dict[str, str]:

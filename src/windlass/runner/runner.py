@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import itertools
 import os
-import sys
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -22,6 +21,7 @@ from windlass.kickoffs.states import Reason
 from windlass.runner.child import Child, Supervision, born
 from windlass.runner.crew_access import CrewAccess
 from windlass.runner.crew_account import home_of
+from windlass.runner.file_rules import OWN_INTERPRETER, FileRules
 from windlass.runner.inspection import manifest_in, named_as, while_loading
 from windlass.runner.place import Place, clear
 from windlass.runner.processes import tasks_of_user
@@ -58,7 +58,8 @@ if TYPE_CHECKING:
     from windlass_child.protocol.messages import Project
 
 C = TypeVar("C", bound=Child)
-OWN_INTERPRETER = Path(sys.executable)
+CODE = "code"
+"""The folder in the scratch folder that has copies of projects that are not deployed."""
 
 logger = log.logger(__name__)
 
@@ -90,7 +91,9 @@ class Runner:
         )
         self._numbers = itertools.count(1)
         self._tasks_beside_runs = 0
-        self.access = CrewAccess(self._config, scratch, lambda: self._open_scratch().folder("p"))
+        self.access = CrewAccess(self._config, scratch, self._new_copy)
+        self._rules = FileRules(self._config, machine)
+        self._names: dict[object, str] = {}
         self._folders: set[Path] = set()
         self._folders_gone = asyncio.Event()
 
@@ -302,7 +305,8 @@ class Runner:
         zygote = await stack.enter_async_context(self._zygotes.use(*self._zygote_of(spec)))
         name = f"{spec.name}#{next(self._numbers)}"
         lease, tasks, user = context.lease_handle.until, self._tasks_at_most(spec), self._user_in_namespace(spec)
-        order = Fork(name, str(place.folder), spec.start, lease, tasks, user)
+        places = self._rules.of_run(spec, place.around or place.folder)
+        order = Fork(name, str(place.folder), spec.start, lease, tasks, user, places=places)
         return await stack.enter_async_context(born(kind, zygote, order))
 
     def _account_of(self, spec: RunSpec) -> Account | None:
@@ -335,11 +339,16 @@ class Runner:
         return self._zygote_spec(spec), spec.name if spec.isolated else ""
 
     def _zygote_spec(self, spec: RunSpec) -> ZygoteSpec:
-        preload = None if spec.start == "exec" else spec.preload  # such a child discards the memory of its zygote
-        zygote_spec = self._base_spec(spec.interpreter, preload)
+        is_exec = spec.start == "exec"  # such a child discards the memory of its zygote
+        with_project = spec.preload_project and not is_exec
+        places = self._rules.of_zygote(spec, self._open_scratch().shared_folder(CODE), with_project=with_project)
+        zygote_spec = replace(
+            self._base_spec(spec.interpreter, None if is_exec else spec.preload),
+            places=None if places is None else tuple(sorted(places.items())),
+        )
         if not self._config.namespaces:
             zygote_spec = replace(zygote_spec, account=self._account_of(spec))
-        if spec.start == "exec" or not spec.preload_project:
+        if not with_project:
             return zygote_spec
         environment = tuple(sorted(spec.environment.items()))
         return replace(
@@ -365,7 +374,8 @@ class Runner:
             existing = await asyncio.to_thread(tasks_of_user, user)
             self._tasks_beside_runs = max(0, existing - self._monitor.tasks)
             tasks = self._config.tasks.total + existing
-        zygote = await Zygote.start(spec, {**self._machine, **home_of(spec.account, folder)}, folder, tasks)
+        variables = {**self._machine, **home_of(spec.account, folder)}
+        zygote = await Zygote.start(spec, variables, folder, self._folder_of_runs(spec), tasks)
         logger.event("zygote.started", interpreter=spec.interpreter, preload=spec.preload, pid=zygote.pid)
         return zygote
 
@@ -375,8 +385,8 @@ class Runner:
 
     @contextlib.asynccontextmanager
     async def _folder(self, account: Account | None, spec: RunSpec) -> AsyncIterator[Place]:
-        scratch = self._open_scratch()
-        folder = scratch.folder_for_crews("k", account)
+        runs = self._folder_of_runs(self._zygote_spec(spec))
+        folder = self._open_scratch().folder_for_crews("k", account, runs)
         self._folders.add(folder)
         share = Share(account.uid if account else os.geteuid(), disk=DiskUse.of(folder, spec.limits))
         place = Place(folder, share)
@@ -391,6 +401,15 @@ class Runner:
             finally:  # also after a cancellation: `stop` waits for this folder
                 self._folders.discard(folder)
                 self._folders_gone.set()
+
+    def _new_copy(self) -> Path:
+        scratch = self._open_scratch()
+        return scratch.folder("p", scratch.shared_folder(CODE))
+
+    def _folder_of_runs(self, spec: ZygoteSpec) -> Path:
+        """Returns the folder of all runs whose zygote may use the same files, which includes this folder."""
+        name = self._names.setdefault((spec.interpreter, spec.places), str(len(self._names)))
+        return self._open_scratch().shared_folder(name)
 
     def _open_scratch(self) -> Scratch:
         if self._scratch is None:

@@ -44,31 +44,37 @@ class Scratch:
     """
 
     def __init__(self, base: Path) -> None:
-        passable = 0o711 if os.geteuid() == ROOT else 0o700  # crews of root's server may run as another user
         if not base.is_dir():
             base.mkdir(mode=0o700, parents=True, exist_ok=True)
-            base.chmod(passable)
+            base.chmod(passable())
         with locked(base / LOCK):
             for left in base.iterdir():
                 # without a lock: its runner was killed before it took the lock, or another one removes the folder now
                 if left.is_dir() and not left.is_symlink() and not is_locked(left / LOCK):
                     remove(left)
             self._folder = Path(tempfile.mkdtemp(dir=base, prefix="r-"))
-            self._folder.chmod(passable)
+            self._folder.chmod(passable())
             self._lock = open_lock(self._folder / LOCK)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
 
-    def folder(self, kind: str) -> Path:
+    def folder(self, kind: str, within: Path | None = None) -> Path:
         """Makes a folder that only the server's user can read."""
-        return Path(tempfile.mkdtemp(dir=self._folder, prefix=kind))
+        return Path(tempfile.mkdtemp(dir=within or self._folder, prefix=kind))
 
-    def folder_for_crews(self, kind: str, account: Account | None) -> Path:
+    def shared_folder(self, name: str) -> Path:
+        """Makes a folder of the server, in which crews can reach folders whose names they know."""
+        folder = self._folder / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.chmod(passable())
+        return folder
+
+    def folder_for_crews(self, kind: str, account: Account | None, within: Path | None = None) -> Path:
         """Makes a folder of the server, with the folders PLACES in it, which only this user can read; None for the
         server's own user. Another user can't replace one of these folders by another one.
 
         Its path is short: crews may have sockets in it, whose paths have 107 bytes at most.
         """
-        folder = self.folder(kind)
+        folder = self.folder(kind, within)
         try:
             for place in (folder / name for name in PLACES):
                 place.mkdir(mode=0o700)
@@ -90,6 +96,11 @@ class Scratch:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def passable() -> int:
+    """Returns the mode of folders that hold those of crews. Crews of root's server may run as another user."""
+    return 0o711 if os.geteuid() == ROOT else 0o700
 
 
 def open_lock(path: Path) -> int:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import windlass_child
 from windlass.errors import ChildLost
+from windlass_child.process.places import WRITE
 from windlass_child.protocol.working_folder import WORK
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class ZygoteSpec:
     With `project` the zygote also imports the modules of that project, in `environment`, whose variables `secrets` are
     masked in its errors. `digest` identifies the state
     of the interpreter's environment, and of the project's files. `account` is the user that it runs as, None for the
-    server's own. `program` is its first code.
+    server's own. `program` is its first code. `places` are the files that it may use (FileRules.of_zygote).
     """
 
     interpreter: Path
@@ -43,24 +45,32 @@ class ZygoteSpec:
     account: Account | None = None
     digest: str = ""
     program: Path = PROGRAM
+    places: tuple[tuple[str, str], ...] | None = None
 
 
 async def spawn(
-    spec: ZygoteSpec, environment: Mapping[str, str], folder: Path, theirs: socket.socket, tasks: int | None
+    spec: ZygoteSpec,
+    environment: Mapping[str, str],
+    folder: Path,
+    runs: Path,
+    theirs: socket.socket,
+    tasks: int | None,
 ) -> asyncio.subprocess.Process:
     """Starts the zygote with the server's own interpreter, which hardens the process before it executes the crew's.
 
-    `tasks` is the highest number of processes and threads of its user: it bounds a fork bomb until that is detected.
+    `runs` is the folder of the runs that are forked from it. `tasks` is the highest number of processes and threads of
+    its user: it bounds a fork bomb until that is detected.
     """
     channel, account = str(theirs.fileno()), spec.account
     user = (str(account.uid), str(account.gid)) if account else ("", "")
     # UTF-8 with every locale of the machine. A new session, so that Ctrl-C in a terminal reaches only the server.
     # Without the packages of a home folder (-s): crews may write to it.
+    places = "" if spec.places is None else json.dumps({**dict(spec.places), str(folder): WRITE, str(runs): WRITE})
     program = [str(spec.interpreter), "-s", "-X", "utf8", str(spec.program), channel, spec.preload or ""]
     try:
         return await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-I", "-S", str(PROGRAM), "launch", channel, *user, "" if tasks is None else str(tasks)),
+            *("-I", "-S", str(PROGRAM), "launch", channel, *user, "" if tasks is None else str(tasks), places),
             *program,
             *(["project"] if spec.project else []),
             stdin=asyncio.subprocess.DEVNULL,

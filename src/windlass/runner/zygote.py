@@ -153,11 +153,12 @@ class Zygote:
 
     @classmethod
     async def start(
-        cls, spec: ZygoteSpec, environment: Mapping[str, str], folder: Path, tasks: int | None = None
+        cls, spec: ZygoteSpec, environment: Mapping[str, str], folder: Path, runs: Path, tasks: int | None = None
     ) -> Zygote:
         """Starts a zygote and waits until it is ready.
 
         `folder` is the folder of the zygote, in which it imports its modules. It is emptied when the zygote is ready.
+        `runs` is the folder of its runs.
         `tasks` is how many processes and threads its user may have in all (RLIMIT_NPROC). Raises ProjectError when the
         interpreter can't serve, and ChildLost when it does not answer in time.
         """
@@ -165,7 +166,7 @@ class Zygote:
         ours.setblocking(False)
         with contextlib.ExitStack() as unless_started, theirs:
             unless_started.callback(ours.close)
-            process = await spawn(spec, environment, folder, theirs, tasks)
+            process = await spawn(spec, environment, folder, runs, theirs, tasks)
             unless_started.pop_all()
         zygote = cls(spec, process, ours, folder)
         try:

@@ -17,6 +17,7 @@ from windlass.deployments.environment import CrewEnvironments, OfflineModel, pas
 from windlass.embedded_postgres.errors import EmbeddedPostgresError
 from windlass.embedded_postgres.home import Paths, account_for, make_home
 from windlass.errors import SettingsError
+from windlass.kickoffs.opened_files import opened
 from windlass.offline_model.app import offline_model_app
 from windlass.offline_model.script import Script
 from windlass.projects import Interpreters
@@ -80,6 +81,8 @@ def runner_of(settings: Settings, notify: Notify, scratch: Path | None = None) -
         prepared=prepared,
         limits=settings.limits,
         cgroups=cgroups_of_runs() if is_server else None,
+        closed=(settings.home, config.default_home()),
+        files=opened(settings.crew_files),
     )
     return Runner(scratch or place / "runs", machine_environment(config.environment()), runner_config)
 

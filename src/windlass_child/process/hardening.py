@@ -12,9 +12,16 @@ import os
 import resource
 import select
 import signal
+import stat
 import struct
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from windlass_child.process.places import LIST, READ, WRITE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
@@ -25,11 +32,16 @@ LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 4
 LANDLOCK_VERSION = 1
 LANDLOCK_PATH_BENEATH = 1
 MAKE_BLOCK, REFER = 1 << 11, 1 << 13
+EXECUTE, WRITE_FILE, READ_FILE, READ_FOLDER, TRUNCATE, DEVICE_CALLS = 1, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
+OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | DEVICE_CALLS
+RIGHTS = {LIST: READ_FOLDER, READ: EXECUTE | READ_FILE | READ_FOLDER, WRITE: (1 << 16) - 1}
 ABSTRACT_SOCKETS, SIGNALS = 1, 2
 CONFINES = 2
 """The first version of Landlock that `confine` uses: version 1 forbids every rename from one folder to another."""
 SCOPES_SIGNALS = 6
 """The first version of Landlock that can forbid these two."""
+TRUNCATES, CALLS_DEVICES = 3, 5
+"""The first versions of Landlock that can forbid to truncate files, and to call devices (ioctl)."""
 
 OOM_SCORE = Path("/proc/self/oom_score_adj")
 FIRST_TO_GO = 500
@@ -100,36 +112,63 @@ def bound_tasks(tasks: int) -> None:
             resource.setrlimit(resource.RLIMIT_NPROC, (tasks, tasks))
 
 
-def confine(version: int | None = None) -> bool:
+def confine(places: Mapping[str, str] | None = None, version: int | None = None) -> bool:
     """Puts this process, and all that it will start, into a Landlock domain of their own.
 
-    Returns False when the kernel has no usable Landlock, which needs Linux 5.19 or newer with Landlock enabled. It
-    needs `no_new_privs`.
+    `places` maps the paths that the domain may use to what it may do there (RIGHTS); None for all that its user may.
+    Paths that don't exist are left out. Returns False when the kernel has no usable Landlock, which needs Linux 5.19 or
+    newer with Landlock enabled. It needs `no_new_privs`.
 
     A process of a domain can't access the memory (ptrace, /proc/PID/mem, environ) of a process outside of the domain.
     This holds for all users of the other process, for dumpable processes too, and also just after an exec. From
     SCOPES_SIGNALS on, it can't send signals to a process outside of the domain either. Processes outside of the domain
-    can send signals into it: a zygote to its children, and the server to all.
+    can send signals into it: a zygote to its children, and the server to all. With `places` it can't mount.
     """
     if sys.platform != "linux":
         return False
-    call = ctypes.CDLL(None).syscall
     if version is None:
         version = landlock_version()
     if version < CONFINES:
         return False
-    # A domain must forbid something. This one forbids as little as possible, and only rights that crews do not use.
-    fields = (0, 0, ABSTRACT_SOCKETS | SIGNALS) if version >= SCOPES_SIGNALS else (MAKE_BLOCK | REFER,)
-    rules = struct.pack(f"={len(fields)}Q", *fields)
-    ruleset = call(LANDLOCK_CREATE_RULESET, rules, ctypes.c_size_t(len(rules)), 0)
+    # A domain must forbid something. One without places forbids as little as possible, and only rights that crews do
+    # not use.
+    rules = {"/": MAKE_BLOCK | REFER} if places is None else {path: RIGHTS[what] for path, what in places.items()}
+    scopes = ABSTRACT_SOCKETS | SIGNALS if version >= SCOPES_SIGNALS else 0
+    handled = all_rights(version) if places is not None else 0 if scopes else MAKE_BLOCK | REFER
+    fields = (handled, 0, scopes) if scopes else (handled,)
+    attributes = struct.pack(f"={len(fields)}Q", *fields)
+    call = ctypes.CDLL(None).syscall
+    ruleset = call(LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
     if ruleset < 0:
         return False
     try:
-        if len(fields) == 1 and not allowed_everywhere(ruleset, fields[0]):
-            return False
+        if handled:
+            for path, rights in rules.items():
+                permit(call, ruleset, path, rights & handled)
         return bool(call(LANDLOCK_RESTRICT_SELF, ruleset, 0) == 0)
     finally:
         os.close(ruleset)
+
+
+def all_rights(version: int) -> int:
+    """Returns all rights to files that this version of Landlock knows."""
+    known = REFER | (REFER - 1)
+    if version >= TRUNCATES:
+        known |= TRUNCATE
+    return known | DEVICE_CALLS if version >= CALLS_DEVICES else known
+
+
+def permit(call: Callable[..., int], ruleset: int, path: str, rights: int) -> None:
+    """Adds a rule for what is at the path now. Without the rule the domain can't use it."""
+    with contextlib.suppress(OSError):
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISDIR(os.fstat(place).st_mode):
+                rights &= OF_A_FILE
+            rule = struct.pack("=Qi", rights, place)
+            call(LANDLOCK_ADD_RULE, ruleset, LANDLOCK_PATH_BENEATH, rule, 0)
+        finally:
+            os.close(place)
 
 
 def landlock_version() -> int:
@@ -138,15 +177,6 @@ def landlock_version() -> int:
         return 0
     call = ctypes.CDLL(None).syscall
     return max(0, int(call(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), LANDLOCK_VERSION)))
-
-
-def allowed_everywhere(ruleset: int, rights: int) -> bool:
-    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
-    try:
-        rule = struct.pack("=Qi", rights, root)
-        return bool(ctypes.CDLL(None).syscall(LANDLOCK_ADD_RULE, ruleset, LANDLOCK_PATH_BENEATH, rule, 0) == 0)
-    finally:
-        os.close(root)
 
 
 def control(option: int, value: int) -> None:

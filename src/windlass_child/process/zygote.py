@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from windlass_child.process import child, namespaces, preload, processes
+from windlass_child.process import child, namespaces, places, preload, processes
 from windlass_child.process.channel import Channel
 from windlass_child.process.hardening import become_subreaper, bound_tasks, confine, resume_without_parent
 from windlass_child.process.huge_pages import HugePages
@@ -103,6 +103,7 @@ class Zygote:
         self._poll = select.poll()
         self._bell, self._ringer = socket.socketpair()
         self._huge_pages = HugePages()
+        self._machine_places = places.of_the_machine()
 
     def serve(self) -> None:
         self._listen()
@@ -181,7 +182,7 @@ class Zygote:
         if order.user is not None or order.network:
             separate(order, errors, door)
         resume_without_parent()
-        confine()
+        confine(None if order.places is None else self._machine_places | order.places)
         if order.tasks is not None:
             bound_tasks(order.tasks)
         signal.set_wakeup_fd(-1)

@@ -43,7 +43,9 @@ class Fork:
     `folder` is the folder of its run (ProcessEnvironment). `start` is "fork", or "exec" for a fresh interpreter that
     shares nothing with the zygote. `lease` is as in Lease. `tasks` is the number of processes and threads of its user
     at which it starts no other ones, None for that of the zygote. `user` is the user that it becomes, None for that of
-    the zygote. With `network` it has a network of its own, without a way out.
+    the zygote. With `network` it has a network of its own, without a way out. `places` are the paths that it may use
+    beside those of the machine, with what it may do there (windlass_child.process.places); None for all that its user
+    may use.
     """
 
     child: str
@@ -53,6 +55,7 @@ class Fork:
     tasks: int | None = None
     user: int | None = None
     network: bool = False
+    places: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ environment.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import json
 import secrets
@@ -48,7 +49,7 @@ logger = log.logger(__name__)
 
 @dataclass(eq=False, slots=True)
 class KeptChild:
-    """`life` ends it. `folder` is the path that each of its runs has for its folder."""
+    """`life` ends it. `folder` is the path that each of its runs has for its folder, in a folder that stays."""
 
     child: ReusableChild
     life: AsyncExitStack
@@ -60,6 +61,11 @@ class KeptChild:
     async def end(self) -> None:
         await self.child.quit()
         await self.life.aclose()
+
+
+def remove_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # a folder of a run is still in it
+        folder.rmdir()
 
 
 async def closed(ended: list[KeptChild]) -> None:
@@ -98,6 +104,7 @@ class KeptChildren:
             kept = None
         if kept is None:
             async with AsyncExitStack() as made:
+                made.callback(remove_empty, place.surround())
                 kept = KeptChild(await make(made), made.pop_all(), key, place.folder)
         stack.push_async_callback(self._take_back, kept, spec, place)
         return kept.child
@@ -105,11 +112,14 @@ class KeptChildren:
     async def _take_back(self, kept: KeptChild, spec: RunSpec, place: Place) -> None:
         """Keeps a child that is idle, with a free path for the folder of its next run. Ends any other one."""
         out = place.share.cgroup is None or (self._cgroups is not None and self._cgroups.take_out(kept.child.process))
-        aside = place.folder.with_name(f"{place.folder.name}-{kept.child.runs}")  # removed beside the next run
+        around = kept.folder.parent
+        aside = around.with_name(f"{around.name}-{kept.child.runs}")  # removed beside the next run
         if kept.child.is_idle and out and place.move(aside):
             await shielded(self._put(kept, spec))
         else:
             await kept.life.aclose()
+            if place.move(aside):
+                remove_empty(around)
 
     def _key_of(self, spec: RunSpec, born_with: object) -> Key:
         """Returns what runs that share a process have in common. It has no value of a variable."""
