@@ -116,17 +116,17 @@ def isolation() -> Finding:
     """Reports how far the kernel keeps processes of one user, which crews share, apart from each other."""
     version = landlock_version()
     if version >= SCOPES_SIGNALS:
-        return Finding(f"crews can't read each other's memory or signal each other (Landlock {version})")
+        return Finding(f"each run is closed to the files, the memory and the signals of others (Landlock {version})")
     if version >= CONFINES:
         return Finding(
-            f"crews can't read each other's memory, but can signal each other: Landlock {version} has no scopes for "
-            "signals, which Linux 6.12 and newer have.",
+            "each run is closed to the files and the memory of others, but not to their signals: Landlock "
+            f"{version} has no scopes for signals, which Linux 6.12 and newer have.",
             Level.WARN,
         )
     return Finding(
-        "the kernel has no usable Landlock: crews can signal each other, and read the memory of a process that another "
-        "crew has just started. Use Linux 5.19 or newer with Landlock switched on, and in a container a profile of "
-        "seccomp that permits its calls (landlock_*).",
+        "the kernel has no usable Landlock: crews of one user can read each other's files, signal each other, and read "
+        "the memory of a process that another crew has just started. Use Linux 5.19 or newer with Landlock switched "
+        "on, and in a container a profile of seccomp that permits its calls (landlock_*).",
         Level.WARN,
     )
 
