@@ -27,6 +27,7 @@ pytestmark = pytest.mark.xdist_group("served_crews")
 OFFLINE = "[offline model]"
 
 
+@pytest.mark.timeout(600)  # a quarter of a minute on a machine with nothing else to do
 def test_made_projects_have_no_findings_and_run_on_the_offline_model(open_folder: Path, check: Checker) -> None:
     windlass = ForkedCommand(open_folder)
     projects = {kind: open_folder / f"my {kind}!" for kind in KINDS}
