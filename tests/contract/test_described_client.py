@@ -37,6 +37,7 @@ PROJECT = {
     """,
 }
 SECRET = "the-token-of-the-receiver"
+Received = queue.Queue[tuple[str, dict[str, Any], str | None]]
 
 
 class Client:
@@ -81,9 +82,9 @@ class Client:
 
 
 @contextmanager
-def receiving() -> Iterator[tuple[str, queue.Queue[tuple[str, dict[str, Any], str | None]]]]:
+def receiving() -> Iterator[tuple[str, Received]]:
     """A program that gets webhooks: its URL, and the path, body and credentials of each in their order."""
-    got: queue.Queue[tuple[str, dict[str, Any], str | None]] = queue.Queue()
+    got: Received = queue.Queue()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -106,42 +107,43 @@ def receiving() -> Iterator[tuple[str, queue.Queue[tuple[str, dict[str, Any], st
         server.server_close()
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("profile", ["documented", "live"])
-def test_it_gives_feedback_approves_and_gets_the_result(open_folder: Path, profile: str) -> None:
+@pytest.mark.timeout(600)
+def test_it_gives_feedback_approves_and_gets_the_result(open_folder: Path) -> None:
     windlass = ForkedCommand(open_folder, {"WINDLASS_WEBHOOK_ALLOW": "127.0.0.1"})
-    with (
-        receiving() as (hooks, got),
-        windlass.started("dev", str(written(open_folder / "project", PROJECT)), "--port", "0") as server,
-    ):
+    with windlass.started("dev", str(written(open_folder / "project", PROJECT)), "--port", "0") as server:
         url = server.wait_for("Base URL").split()[-1]
-        token = windlass("tokens", "create", "--profile", profile).out.strip()
-        with Client(url, token, hooks) as client:
-            assert client.inputs() == ["topic"]
-            kickoff = client.kickoff(topic="tides")
-            seen = []
-
-            def next_of(path: str) -> dict[str, Any]:
-                while True:
-                    found, body, credentials = got.get(timeout=4 * DEADLINE)
-                    assert credentials == (f"Bearer {SECRET}" if found == "/human" else None)
-                    seen.append(found)
-                    if found == path:
-                        return body
-
-            first = next_of("/human")
-            assert first["execution_id"] == kickoff
-            assert first["task_output"]
-            waiting = client.status(kickoff)
-            assert waiting["state"] == {"documented": "PENDING_HUMAN_INPUT", "live": "PAUSED"}[profile]
-            client.resume(kickoff, first["task_id"], "Name the moon.", approve=False)
-            second = next_of("/human")
-            assert second["task_id"] != first["task_id"]
-            client.resume(kickoff, second["task_id"], "", approve=True)
-            end = next_of("/crew")
-            done = client.status(kickoff)
+        for profile in ("documented", "live"):
+            token = windlass("tokens", "create", "--profile", profile).out.strip()
+            with receiving() as (hooks, got), Client(url, token, hooks) as client:
+                gives_feedback_and_approves(client, got, profile)
         server.interrupt()
         assert server.end() == 0
+
+
+def gives_feedback_and_approves(client: Client, got: Received, profile: str) -> None:
+    assert client.inputs() == ["topic"]
+    kickoff = client.kickoff(topic="tides")
+    seen = []
+
+    def next_of(path: str) -> dict[str, Any]:
+        while True:
+            found, body, credentials = got.get(timeout=4 * DEADLINE)
+            assert credentials == (f"Bearer {SECRET}" if found == "/human" else None)
+            seen.append(found)
+            if found == path:
+                return body
+
+    first = next_of("/human")
+    assert first["execution_id"] == kickoff
+    assert first["task_output"]
+    waiting = client.status(kickoff)
+    assert waiting["state"] == {"documented": "PENDING_HUMAN_INPUT", "live": "PAUSED"}[profile]
+    client.resume(kickoff, first["task_id"], "Name the moon.", approve=False)
+    second = next_of("/human")
+    assert second["task_id"] != first["task_id"]
+    client.resume(kickoff, second["task_id"], "", approve=True)
+    end = next_of("/crew")
+    done = client.status(kickoff)
     assert (end["kickoff_id"], end["status"], end["result"]) == (kickoff, "completed", second["task_output"])
     assert seen.count("/task") == 2
     assert "/step" in seen
