@@ -66,7 +66,7 @@ def terminal(windlass: Command, open_folder: Path) -> Iterator[Terminal]:
     terminal.end()
 
 
-def test_a_run_is_shown_as_a_tree_with_what_it_prints_and_not_logged_beside_it(
+def test_a_run_is_shown_as_a_tree_and_ctrl_c_answered_in_words_without_lines_of_the_log(
     windlass: Command, terminal: Terminal
 ) -> None:
     greeted = terminal.wait_for("Ctrl-C stops it")
@@ -82,10 +82,6 @@ def test_a_run_is_shown_as_a_tree_with_what_it_prints_and_not_logged_beside_it(
     assert "windlass_child" not in shown
     assert "kickoff." not in shown
 
-
-def test_ctrl_c_is_answered_in_words_without_lines_of_the_log(terminal: Terminal) -> None:
-    terminal.wait_for("Ctrl-C stops it")
     terminal.process.send_signal(2)
     assert terminal.process.wait(DEADLINE) == 0
-    rest = terminal.wait_for("stopping")
-    assert " INFO " not in rest
+    assert " INFO " not in terminal.wait_for("stopping")
