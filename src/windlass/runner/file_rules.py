@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from windlass_child.masking.server_paths import DEPLOYED, is_deployed
-from windlass_child.process.places import LIST, READ, WRITE
+from windlass_child.process.places import LIST, READ, WRITE, of_a_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from windlass.runner.run_spec import RunnerConfig, RunSpec
 
 OWN_INTERPRETER = Path(sys.executable)
-OF_A_PYTHON = ("bin", "etc", "include", "lib", "lib64", "libexec", "ssl")
-"""The folders of a Python's prefix, which may be a folder with other things, such as ~/.local."""
 KEPT_SECONDS = 1.0
 """How long places are kept that are found by some 50 system calls."""
 
@@ -53,9 +51,12 @@ class FileRules:
 
         They include those of all projects whose runs may be forked from it. With `with_project` these are the runs of
         one project. `code` is the folder with the copies of projects that are not deployed. A zygote on the server's
-        own interpreter runs no code of a crew before its children do, unless it imports the project.
+        own interpreter runs no code of a crew before its children do, unless it imports the project. A script that
+        starts an interpreter, such as a shim of pyenv, may use any file.
         """
         checkout = checkout_of(spec.project.root)
+        if is_script(spec.interpreter) and not is_deployed(spec.project.root):
+            return None
         if with_project:
             return self._of_project(spec, checkout)
         if spec.interpreter == OWN_INTERPRETER:
@@ -90,10 +91,10 @@ class FileRules:
             yield self._prepared.folder
         used = self._prepared.interpreter if is_own else spec.interpreter
         environment = environment_of(used)
-        yield from (Path(os.path.realpath(used)).parents[1] / name for name in OF_A_PYTHON)
-        if (environment / "pyvenv.cfg").exists():
-            yield environment
-        yield from environment.glob("lib*")  # which may be links
+        base = Path(os.path.realpath(used)).parents[1]
+        yield from map(
+            Path, of_a_python(str(environment if (environment / "pyvenv.cfg").exists() else base), str(base))
+        )
         if is_own or not is_deployed(spec.project.root):
             for packages in environment.glob("lib/python*/site-packages"):
                 yield from installed_in_place(packages)
@@ -130,6 +131,12 @@ def checkout_of(root: str) -> Path:
 
 def environment_of(interpreter: Path) -> Path:
     return interpreter.parents[1]
+
+
+def is_script(interpreter: Path) -> bool:
+    with suppress(OSError), interpreter.open("rb") as file:
+        return file.read(2) == b"#!"
+    return False
 
 
 def installed_in_place(packages: Path) -> Iterator[Path]:

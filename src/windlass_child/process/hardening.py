@@ -122,7 +122,7 @@ def confine(places: Mapping[str, str] | None = None, version: int | None = None)
     A process of a domain can't access the memory (ptrace, /proc/PID/mem, environ) of a process outside of the domain.
     This holds for all users of the other process, for dumpable processes too, and also just after an exec. From
     SCOPES_SIGNALS on, it can't send signals to a process outside of the domain either. Processes outside of the domain
-    can send signals into it: a zygote to its children, and the server to all. With `places` it can't mount.
+    can send signals into it: a zygote to its children, and the server to all. It can't mount file systems.
     """
     if sys.platform != "linux":
         return False
@@ -131,10 +131,11 @@ def confine(places: Mapping[str, str] | None = None, version: int | None = None)
     if version < CONFINES:
         return False
     # A domain must forbid something. One without places forbids as little as possible, and only rights that crews do
-    # not use.
+    # not use. It permits REFER by a rule: where it did not name this right, a domain below it could not rename a file
+    # from one folder to another.
     rules = {"/": MAKE_BLOCK | REFER} if places is None else {path: RIGHTS[what] for path, what in places.items()}
     scopes = ABSTRACT_SOCKETS | SIGNALS if version >= SCOPES_SIGNALS else 0
-    handled = all_rights(version) if places is not None else 0 if scopes else MAKE_BLOCK | REFER
+    handled = MAKE_BLOCK | REFER if places is None else all_rights(version)
     fields = (handled, 0, scopes) if scopes else (handled,)
     attributes = struct.pack(f"={len(fields)}Q", *fields)
     call = ctypes.CDLL(None).syscall
@@ -142,9 +143,8 @@ def confine(places: Mapping[str, str] | None = None, version: int | None = None)
     if ruleset < 0:
         return False
     try:
-        if handled:
-            for path, rights in rules.items():
-                permit(call, ruleset, path, rights & handled)
+        for path, rights in rules.items():
+            permit(call, ruleset, path, rights & handled)
         return bool(call(LANDLOCK_RESTRICT_SELF, ruleset, 0) == 0)
     finally:
         os.close(ruleset)

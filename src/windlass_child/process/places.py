@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from glob import glob
 from itertools import chain
 
@@ -63,6 +65,24 @@ OF_A_ZYGOTE = {"/etc": READ, "/proc": WRITE}
 """What a zygote may use too. Files of /etc are replaced while it lives, and its rule for a file would stay with the old
 one. Its children write the maps of their namespaces in /proc.
 """
+
+
+OF_A_PYTHON = ("bin", "etc", "include", "lib", "lib64", "libexec", "ssl")
+"""The folders of a Python's prefix, which may be a folder with other things, such as ~/.local."""
+
+
+def of_a_python(environment: str, base: str) -> list[str]:
+    """Returns the places of an interpreter with these prefixes: of the environment all, of the base Python its own."""
+    own = [f"{base}/{name}" for name in OF_A_PYTHON]
+    if environment == base:
+        return own
+    return [environment, f"{environment}/lib", f"{environment}/lib64", *own]  # which may be links
+
+
+def of_this_python() -> dict[str, str]:
+    """Returns the places of this interpreter. The server knows the program that starts it, which may be a script."""
+    places = of_a_python(sys.prefix, sys.base_prefix)
+    return dict.fromkeys([*places, os.path.realpath(sys.executable)], READ)
 
 
 def of_the_machine() -> dict[str, str]:

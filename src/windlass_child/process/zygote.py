@@ -103,7 +103,7 @@ class Zygote:
         self._poll = select.poll()
         self._bell, self._ringer = socket.socketpair()
         self._huge_pages = HugePages()
-        self._machine_places = places.of_the_machine()
+        self._machine_places = places.of_the_machine() | places.of_this_python()
 
     def serve(self) -> None:
         self._listen()
