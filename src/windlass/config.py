@@ -34,6 +34,7 @@ from windlass.setting_types import (
     Rate,
     Seconds,
     Size,
+    UserNumbers,
 )
 from windlass.sign_in_settings import SignInSettings
 
@@ -282,6 +283,11 @@ class Settings(SignInSettings):
         description="The system user that crews run as when the server is root (docs/concepts/security.md); "
         "`root` is root "
         "itself. The server chooses one when not given.",
+    )
+    crew_users: UserNumbers = Field(
+        "60000-64999",
+        description="The numbers of the system users that deployed crews run as when the server is root, one for each "
+        "deployment (docs/concepts/security.md): a range, the same on all servers, or `none` for one user.",
     )
     crew_env: Patterns = Field(
         default_factory=list,

@@ -78,6 +78,10 @@ EVENTS: dict[str, Event] = {
     ),
     "runner.watch_failed": Event(ERROR, "One check of the processes of the runs failed; the next check runs on time."),
     "run.descriptors_refused": Event(WARNING, "A run sent open files or sockets to the server; the run was ended."),
+    "crews.namespaces": Event(INFO, "The machine permits namespaces, which separate runs (docs/concepts/security.md)."),
+    "crews.no_namespaces": Event(
+        WARNING, "The machine permits no namespaces to crews, for this reason, so runs are separated less."
+    ),
     "limits.cgroups": Event(INFO, "Each run has a cgroup: the kernel bounds its memory, processes and CPU time."),
     "limits.polled": Event(
         INFO, "Runs have no cgroups, for this reason; the server checks their memory four times a second."

@@ -60,6 +60,17 @@ def _opened(listed: list[str]) -> list[str]:
     return listed
 
 
+FIRST_USER = 1000
+"""The number of the first user of a person on most systems. Those before it are of the system's own services."""
+
+
+def _user_numbers(text: str) -> str:
+    found = re.fullmatch(r"(\d{1,9})-(\d{1,9})", text)
+    if text != "none" and (found is None or not FIRST_USER <= int(found[1]) <= int(found[2])):
+        raise ValueError(f"{text!r} must be a range of numbers from {FIRST_USER} on, such as 60000-64999, or none")
+    return text
+
+
 def _upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
@@ -78,6 +89,7 @@ Count = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(ge=0)]
 Seconds = Annotated[float, Field(gt=0)]
 Patterns = Annotated[Names, AfterValidator(_patterns)]
+UserNumbers = Annotated[str, AfterValidator(_user_numbers)]
 Networks = Annotated[Names, AfterValidator(_networks)]
 OpenedFiles = Annotated[Names, AfterValidator(_opened)]
 Address = Annotated[str | None, AfterValidator(_address)]

@@ -38,6 +38,7 @@ from windlass.secrets.key_ring import KeyRing, MasterKey
 from windlass.store.accepting import NewKickoff
 from windlass.store.builds import JOB, Build, BuildStore
 from windlass.store.credentials import CredentialStore
+from windlass.store.crew_users import CrewUsers
 from windlass.store.database import Database
 from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import KickoffStore
@@ -138,6 +139,7 @@ class Server:
             runner=self.runner,
             crew_environments=self.crews,
             resolver=self.resolver,
+            crew_users=CrewUsers(self.database, ()),
             **more,
         )
 
@@ -215,7 +217,7 @@ class Server:
         )
 
     async def worker(self) -> Worker:
-        deployed = DeployedCode(self.checkouts, self.environments, self.resolver)
+        deployed = DeployedCode(self.checkouts, self.environments, self.resolver, CrewUsers(self.database, ()))
         config = WorkerConfig(slots=4, lease=15.0, renewal=3.75, max_losses=3, deployed=deployed)
         worker = Worker(self.kickoffs, self.listener, self.runner, self.crews, KEYS, config)
         return await self._stack.enter_async_context(serving(worker))

@@ -71,6 +71,7 @@ def checks(settings: Settings, environment: Mapping[str, str], project: Path | N
     yield "limits", machine.limits
     yield "memory", partial(machine.memory, settings.memory_limit)
     yield "users", partial(machine.users, settings)
+    yield "namespaces", partial(machine.namespaces, settings)
     yield "isolation", machine.isolation
     yield "orphans", machine.orphans
     if project:

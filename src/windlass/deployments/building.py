@@ -28,6 +28,7 @@ from windlass.projects import Interpreter
 from windlass.projects.findings import Level, as_error
 from windlass.projects.virtual_environments import pausing
 from windlass.runner import Output
+from windlass.runner.boundary import Boundary
 from windlass.runner.inspection import LoadFailed
 from windlass.store.builds import NewVersion
 from windlass_child.masking.server_paths import ServerPaths
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from windlass.projects.environments import Environments, Prepared
     from windlass.runner import Runner
     from windlass.store.builds import BuildStore, BuildTurn
+    from windlass.store.crew_users import CrewUsers
 
 BUILD_SECONDS = 1800.0
 """The time limit of a build."""
@@ -73,6 +75,7 @@ class Loaded:
     secrets: frozenset[str]
     entrypoint: str | None
     """What the deployer chose, in place of what the project declares."""
+    boundary: Boundary
 
     @property
     def root(self) -> Path:
@@ -84,7 +87,7 @@ class Building:
 
     `sources` fetches files from git, `reader` reads the files of projects, `environments` makes the environments of
     projects, and `crew_environments` has the variables that their crews get. `resolver` reads those from secret
-    managers. `seconds` is the time limit of a build.
+    managers. `crew_users` has the users that they run as. `seconds` is the time limit of a build.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class Building:
         runner: Runner,
         crew_environments: CrewEnvironments,
         resolver: Resolver,
+        crew_users: CrewUsers,
         seconds: float = BUILD_SECONDS,
     ) -> None:
         self._store = store
@@ -108,6 +112,7 @@ class Building:
         self._runner = runner
         self._crew_environments = crew_environments
         self._resolver = resolver
+        self._crew_users = crew_users
         self._seconds = seconds
 
     async def run(self, build: str) -> None:
@@ -235,7 +240,8 @@ class Building:
             lines.add(f"the environment of its packages is {prepared.key}")
         environment = self._crew_environments.of_deployment(variables)
         secrets = {one.name for one in turn.variables if one.secret} & environment.keys()
-        return Loaded(recognised, options, prepared, environment, frozenset(secrets), entrypoint)
+        boundary = Boundary(await self._crew_users.of(turn.deployment_id))
+        return Loaded(recognised, options, prepared, environment, frozenset(secrets), entrypoint, boundary)
 
     async def _check_files(self, recognised: Recognised) -> None:
         """Raises ProjectError for errors in the project's files, which would fail the load after the installation."""
@@ -255,7 +261,13 @@ class Building:
     async def _report_findings(self, loaded: Loaded, lines: BuildLog) -> None:
         interpreter = Interpreter(loaded.prepared.interpreter, "of the build")
         found = await additional_findings(
-            loaded.root, self._runner, loaded.environment, interpreter, self._reader, loaded.entrypoint
+            loaded.root,
+            self._runner,
+            loaded.environment,
+            interpreter,
+            self._reader,
+            loaded.entrypoint,
+            boundary=loaded.boundary,
         )
         for line in (line for one in found for line in one.lines()):
             lines.add(line)
@@ -295,7 +307,14 @@ class Building:
         project, preload = loaded.recognised.project, loaded.recognised.preload
         limits = dataclasses.replace(loaded.options.limits, output_limit=2 * MOST_PRINTED)
         return await self._runner.inspect(
-            loaded.prepared.interpreter, preload, project, environment, report, limits, secrets=loaded.secrets
+            loaded.prepared.interpreter,
+            preload,
+            project,
+            environment,
+            report,
+            limits,
+            secrets=loaded.secrets,
+            boundary=loaded.boundary,
         )
 
     async def _fail(self, turn: BuildTurn, lines: BuildLog, error: WindlassError) -> None:

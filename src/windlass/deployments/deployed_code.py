@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from windlass import log
 from windlass.errors import ProjectError
 from windlass.lifecycle.worker_config import Code
+from windlass.runner.boundary import Boundary
 from windlass_child.masking.server_paths import ServerPaths
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from windlass.projects.environments import Environments
     from windlass.store.builds import BuildStore
     from windlass.store.claiming import Claimed
+    from windlass.store.crew_users import CrewUsers
 
 SECONDS = 1800.0
 """The longest time that a run waits for its environment."""
@@ -35,10 +37,13 @@ logger = log.logger(__name__)
 class DeployedCode:
     """Provides the code of deployed versions for runs, on the machine of this worker."""
 
-    def __init__(self, checkouts: Checkouts, environments: Environments, resolver: Resolver) -> None:
+    def __init__(
+        self, checkouts: Checkouts, environments: Environments, resolver: Resolver, crew_users: CrewUsers
+    ) -> None:
         self._checkouts = checkouts
         self._environments = environments
         self._resolver = resolver
+        self._crew_users = crew_users
 
     async def __call__(self, claimed: Claimed, options: Options) -> Code:
         """Raises WindlassError when the files can't be fetched, or when the environment can't be made here."""
@@ -46,7 +51,8 @@ class DeployedCode:
             async with asyncio.timeout(SECONDS):
                 root = await self._checkouts.get(claimed.source["snapshot"])
                 with _readable(root):
-                    return Code(root, await self._interpreter(claimed, options, root))
+                    boundary = Boundary(await self._crew_users.of(claimed.deployment_id))
+                    return Code(root, await self._interpreter(claimed, options, root), boundary)
         except TimeoutError:
             raise ProjectError(
                 f"the environment of the project was not made within {SECONDS / 60:g} minutes on this machine.",

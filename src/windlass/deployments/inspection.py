@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from windlass.projects.findings import Finding, Level, from_json, in_order
 from windlass.projects.kinds import folder_of, function_project, kind_named
 from windlass.projects.reader import DirectReader
 from windlass.runner import RunSpec, Terminator
+from windlass.runner.boundary import Boundary
 from windlass.runner.inspection import how_to_install, while_loading
 from windlass.runner.run_spec import discard
 from windlass_child.protocol.messages import Warned
@@ -70,6 +71,7 @@ async def additional_findings(
     entrypoint: str | None = None,
     *,
     is_loaded: bool = False,
+    boundary: Boundary | None = None,
 ) -> list[Finding]:
     """Returns the `findings` that need no second interpreter and that an inspection does not report.
 
@@ -78,7 +80,8 @@ async def additional_findings(
     """
 
     async def examined(recognised: Recognised, interpreter: Path) -> list[Finding]:
-        examiner = Examiner(runner, recognised, interpreter, dict(environment), reader, is_loaded)
+        where = boundary or Boundary()
+        examiner = Examiner(runner, recognised, interpreter, dict(environment), reader, is_loaded, where)
         found, _ = await examiner.load_findings()
         return found
 
@@ -125,6 +128,7 @@ class Examiner:
     environment: dict[str, str]
     reader: Reader
     is_loaded: bool = False
+    boundary: Boundary = field(default_factory=Boundary)
     _needs: Needs | None = None
 
     async def findings(self) -> list[Finding]:
@@ -184,6 +188,7 @@ class Examiner:
             },
             limits=self.runner.limits_of(self.recognised.options.limits),
             start="exec" if later else "fork",
+            boundary=self.boundary,
         )
         with while_loading(terminator):
             outcome = await self.runner.run(spec, discard, terminator)
@@ -221,6 +226,7 @@ class Examiner:
                 self.environment,
                 receive,
                 recognised.options.limits,
+                boundary=self.boundary,
             )
         except WindlassError as error:
             return [Finding("load_failed", Level.ERROR, error.message, hint=error.hint)]

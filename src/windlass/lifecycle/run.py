@@ -357,6 +357,7 @@ class Run:
             reuse=self._options.reuse,
             version=f"{self.claimed.deployment_id} {self.claimed.digest}",
             isolated=self.claimed.isolated,
+            boundary=code.boundary,
             lease=self.lease_handle.until,
             journal=self._journal.replay if self.claimed.attempt > 1 else no_journal,
             tokens_used=self.claimed.usage.total_tokens,

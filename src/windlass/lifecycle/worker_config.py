@@ -12,6 +12,7 @@ from windlass.kickoffs.files import FileLimits
 from windlass.kickoffs.limits import Limits
 from windlass.projects import Interpreters, Options, ServedCode, TrustedProjects
 from windlass.projects.bounded_reader import BoundedReader
+from windlass.runner.boundary import Boundary
 from windlass.runner.crew_access import FolderChecks
 from windlass.store.claiming import Claimed
 
@@ -66,10 +67,11 @@ async def nothing() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The code that a run starts from: the folder of the project, and the interpreter."""
+    """The code that a run starts from: the folder of the project, the interpreter, and the boundary that it runs in."""
 
     root: Path
     interpreter: Path
+    boundary: Boundary = field(default_factory=Boundary)
 
 
 @dataclass(frozen=True, slots=True)

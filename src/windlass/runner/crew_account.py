@@ -50,6 +50,17 @@ def crew_account(wanted: str | None) -> Account | None:
     return found or Account(UNNAMED, UNNAMED, NAMED, is_ours=False)
 
 
+def users_of_deployments(crews: Account | None, numbers: str) -> list[int]:
+    """Returns the numbers of users that deployments may get: those of the setting WINDLASS_CREW_USERS without those
+    that this machine has given to others. None where the crews have the server's own user.
+    """
+    if crews is None or numbers == "none":
+        return []
+    first, last = map(int, numbers.split("-"))
+    others = {crews.uid, *(entry.pw_uid for entry in pwd.getpwall())}
+    return [number for number in range(first, last + 1) if number not in others]
+
+
 def check_apart(crews: Account, others: Mapping[str, int]) -> None:
     """Raises SettingsError when a crew would run as one of `others`, which maps a thing to the number of its owner."""
     for what, uid in others.items():

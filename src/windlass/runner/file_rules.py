@@ -69,12 +69,12 @@ class FileRules:
 
     def _of_project(self, spec: RunSpec, place: Path) -> Places:
         """Returns the places of runs of a project in this place."""
-        key = spec.interpreter, place, spec.files
+        key = spec.interpreter, place, spec.boundary.files
         until, places = self._kept.get(key, (0.0, {}))
         now = time.monotonic()
         if until < now:
             places = {**self._everywhere, **self._readable([place, *self._of_interpreter(spec)])}
-            for path, what in self._files if spec.files is None else spec.files:
+            for path, what in self._files if spec.boundary.files is None else spec.boundary.files:
                 if not self._is_of_the_server(Path(path)):
                     places |= self._apart(Path(path), what)
             self._kept = {key: found for key, found in self._kept.items() if now < found[0]}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from windlass.errors import WindlassError
 from windlass.kickoffs.limits import Limits
+from windlass.runner.boundary import Boundary
 from windlass.runner.prepared_interpreters import Prepared
 from windlass_child.masking.secret_parts import is_of_the_machine
 from windlass_child.protocol.frames import encode
@@ -72,9 +73,7 @@ class RunSpec:
     `secrets` are the names of the variables in `environment` whose values are masked in all that leaves the process.
     `secret_in_prompt` is the effect of such a value in a prompt. `reuse` is the number of runs that a process may take,
     one after the other: runs of the same version of one crew, which `version` names, in the same environment.
-    `user` is the number of the user of its deployment, where the server is root and gives each one a user.
-    `files` are further paths that it may use, each with READ or WRITE (windlass_child.process.places); None for those
-    of the runner's configuration.
+    `boundary` separates it from the machine and from other crews.
     """
 
     kickoff_id: str
@@ -99,8 +98,7 @@ class RunSpec:
     secret_in_prompt: Literal["warn", "refuse"] = "warn"  # noqa: S105 - no password
     reuse: int = 1
     version: str = ""
-    user: int | None = None
-    files: Files | None = None
+    boundary: Boundary = field(default_factory=Boundary)
 
     @property
     def name(self) -> str:
@@ -206,7 +204,7 @@ class RunnerConfig:
     `grace` is how many seconds a run has to end after a request. A zygote that was unused for `zygote_idle` seconds is
     stopped. All zygotes together may hold `zygote_memory` bytes. `crew_account` is the user that crews run as, None for
     the server's own. `tasks` bounds the processes and threads of this user. `namespaces` is whether the machine permits
-    namespaces to crews: one zygote then serves the users of many deployments (RunSpec.user), else each has its own.
+    namespaces to crews: one zygote then serves the users of many deployments (Boundary.user), else each has its own.
     `closed` are folders of the server that no crew may reach, and `files` those that crews may use which name none.
     `prepared` is the interpreter that this user runs in place of Windlass's own. `limits` apply to inspections whose
     project sets none. With `cgroups` each run has a cgroup; without, its limits are polled.

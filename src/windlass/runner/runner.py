@@ -18,6 +18,7 @@ from windlass.errors import ChildLost, WindlassError
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.outcome import Ended, Outcome, decide, failure, lost
 from windlass.kickoffs.states import Reason
+from windlass.runner.boundary import Boundary
 from windlass.runner.child import Child, Supervision, born
 from windlass.runner.crew_access import CrewAccess
 from windlass.runner.crew_account import home_of
@@ -155,13 +156,13 @@ class Runner:
         limits: Limits | None = None,
         *,
         secrets: Collection[str] = (),
-        user: int | None = None,
+        boundary: Boundary | None = None,
     ) -> Manifest:
         """Loads the project in a child, and returns its manifest.
 
         `report` gets the lines that the project writes and its warnings. `limits` are those that the project sets.
-        `secrets` are the names of the variables whose values are masked in all that leaves the process. `user` is as in
-        RunSpec.
+        `secrets` are the names of the variables whose values are masked in all that leaves the process. `boundary` is
+        as in RunSpec.
         Raises ProjectError with the reason when the project can't be loaded, and ChildLost when its process was lost.
         """
         given, project = project, await self.access.reachable(project)
@@ -175,7 +176,7 @@ class Runner:
             {},
             self.limits_of(limits or Limits()),
             secrets=frozenset(secrets),
-            user=user,
+            boundary=boundary or Boundary(),
         )
         with named_as(given, project):
             return await self._inspect(spec, report)
@@ -295,7 +296,7 @@ class Runner:
         if not spec.is_reusing:
             return await self._born(spec, context, place, Child, stack)
         make = partial(self._born, spec, context, place, ReusableChild)
-        born_with = self._zygote_of(spec), self._most_tasks(spec), spec.user
+        born_with = self._zygote_of(spec), self._most_tasks(spec), spec.boundary
         return await self._kept.lend(spec, born_with, place, stack, make, fresh=fresh)
 
     async def _born(
@@ -311,8 +312,8 @@ class Runner:
 
     def _account_of(self, spec: RunSpec) -> Account | None:
         """Returns the user that the run has, None for the server's own."""
-        crews = self._config.crew_account
-        return crews if crews is None or spec.user is None else replace(crews, uid=spec.user)
+        crews, user = self._config.crew_account, spec.boundary.user
+        return crews if crews is None or user is None else replace(crews, uid=user)
 
     def _user_in_namespace(self, spec: RunSpec) -> int | None:
         """Returns the user that the child of a zygote becomes in a user namespace; None if it keeps that of the

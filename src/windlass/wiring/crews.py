@@ -24,6 +24,7 @@ from windlass.projects import Interpreters
 from windlass.runner import Runner, RunnerConfig
 from windlass.runner.cgroups import Cgroups, NotDelegated, delegated, divided
 from windlass.runner.crew_account import check_apart, crew_account
+from windlass.runner.namespaces import refused
 from windlass.runner.prepared_interpreters import Prepared, prepare
 from windlass.runner.run_spec import TaskBounds, machine_environment
 from windlass.runner.spawning import PROGRAM
@@ -69,6 +70,11 @@ def runner_of(settings: Settings, notify: Notify, scratch: Path | None = None) -
         check_apart(account, owners(settings))
         place, scratch = place_for_crews(settings.home, account), None
         prepared = prepare(account, config.ROOT_HOME / "interpreters", notify)
+    why = refused(account, account.uid if account else None)
+    if why:
+        logger.event("crews.no_namespaces", why=why)
+    else:
+        logger.event("crews.namespaces")
     runner_config = RunnerConfig(
         grace=settings.stop_grace,
         zygote_idle=settings.zygote_idle,
@@ -78,6 +84,7 @@ def runner_of(settings: Settings, notify: Notify, scratch: Path | None = None) -
             others=TASKS_OF_A_SLOT * settings.slots if account else None,
         ),
         crew_account=account,
+        namespaces=not why,
         prepared=prepared,
         limits=settings.limits,
         cgroups=cgroups_of_runs() if is_server else None,

@@ -16,8 +16,9 @@ from windlass.deployments.secret_reads import connector
 from windlass.deployments.sources import Sources
 from windlass.lifecycle.readiness import CachedCheck, Folders
 from windlass.projects.bounded_reader import BoundedReader
-from windlass.runner.crew_account import crew_account
+from windlass.runner.crew_account import crew_account, users_of_deployments
 from windlass.store.credentials import CredentialStore
+from windlass.store.crew_users import CrewUsers
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.sources import SourceStore
 from windlass.webhooks.endpoints import Endpoints
@@ -153,6 +154,11 @@ class Shared:
     @cached_property
     def reader(self) -> BoundedReader:
         return BoundedReader(crew_account(self.settings.crew_user))
+
+    @cached_property
+    def crew_users(self) -> CrewUsers:
+        settings = self.settings
+        return CrewUsers(self.database, users_of_deployments(crew_account(settings.crew_user), settings.crew_users))
 
     @cached_property
     def sources(self) -> Sources:

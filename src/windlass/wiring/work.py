@@ -95,6 +95,7 @@ async def start_builds(shared: Shared, runner: Runner, crew_environments: CrewEn
         runner=runner,
         crew_environments=crew_environments,
         resolver=shared.resolver,
+        crew_users=shared.crew_users,
     )
     jobs = SideJobs(database.url, [SideJob(JOB, building.run)], at_once=BUILDS_AT_ONCE, look_every=1.0)
     await shared.stack.enter_async_context(serving(SideJobWorker(jobs)))
@@ -133,7 +134,7 @@ async def start_worker(
         code or ServedCode(),
         deployments=None if deployments is None else tuple(deployments),
         excluded=tuple(excluded),
-        deployed=DeployedCode(shared.checkouts, shared.environments, shared.resolver),
+        deployed=DeployedCode(shared.checkouts, shared.environments, shared.resolver, shared.crew_users),
         fault=shared.folder_check,
         reader=shared.reader,
     )

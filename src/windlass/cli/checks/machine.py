@@ -20,6 +20,7 @@ from windlass.projects.kinds import function_project
 from windlass.runner import Runner, cgroups
 from windlass.runner.cgroups import NotDelegated, delegated
 from windlass.runner.crew_account import crew_account
+from windlass.runner.namespaces import refused
 from windlass_child.process.hardening import CONFINES, SCOPES_SIGNALS, landlock_version
 
 if TYPE_CHECKING:
@@ -168,13 +169,26 @@ def users(settings: Settings) -> Finding:
                 "Give the container the capabilities SETUID, SETGID, CHOWN, DAC_OVERRIDE, FOWNER and KILL, or start it "
                 "as another user than root.",
             )
-        return Finding(f"crews run as the user {crews.name} ({crews.uid}), which can't read the server's files")
+        each = "" if settings.crew_users == "none" else f", each deployment as its own one of {settings.crew_users}"
+        return Finding(f"crews run as the user {crews.name} ({crews.uid}){each}. It can't read the server's files")
     if os.geteuid() == ROOT:
         return Finding("crews run as root (WINDLASS_CREW_USER)", Level.WARN)
     return Finding(
         f"crews run as the server's user ({os.geteuid()}), so their code can read the server's files. Start the server "
         "as root to run crews as another user (docs/concepts/security.md)."
     )
+
+
+def namespaces(settings: Settings) -> Finding:
+    """Reports whether a run gets namespaces of its own, as a trial shows."""
+    crews = crew_account(settings.crew_user)
+    if why := refused(crews, crews.uid if crews else None):
+        return Finding(
+            f"this machine permits none to crews: {why}. Each deployment has a zygote of its own instead, and the "
+            "network of the machine (docs/concepts/security.md)",
+            Level.WARN,
+        )
+    return Finding("each run can have its own")
 
 
 def _not_permitted() -> str:
