@@ -17,6 +17,7 @@ from windlass.aio import serving
 from windlass.kickoffs.files import FileLimits
 from windlass.projects import Recognised, recognise
 from windlass.runner import LeaseHandle, Output, Preparing, ResultSent, Runner, RunSpec
+from windlass.runner.boundary import Boundary
 from windlass.runner.run_spec import machine_environment
 from windlass_child.process.places import WRITE
 from windlass_child.protocol.messages import Event, JournalAppend, Message
@@ -156,7 +157,7 @@ class Bench:
             project=found.project,
             environment=environment,
             inputs=inputs,
-            files=((str(Path(found.project.root).parent), WRITE),),
+            boundary=Boundary(files=((str(Path(found.project.root).parent), WRITE),)),
         )
 
 

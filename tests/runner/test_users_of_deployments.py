@@ -14,6 +14,7 @@ from projects_for_tests.making import Bench, function_project, running_bench
 from runner.test_another_user import OPEN_INTERPRETER, as_root, command_of, processes_of
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
+from windlass.runner.boundary import Boundary
 from windlass.runner.crew_account import crew_account
 from windlass.runner.namespaces import refused
 from windlass.runner.processes import users_of
@@ -102,12 +103,12 @@ def test_this_machine_permits_them() -> None:
 @pytest.mark.parametrize("start", ["fork", "exec"])
 async def test_a_run_is_the_user_of_its_deployment_and_no_other(bench: Bench, open_folder: Path, start: str) -> None:
     project = function_project(open_folder / "project", ABLE)
-    one, other = [await who(bench, project, user=user, start=start) for user in (ONE, OTHER)]
+    one, other = [await who(bench, project, boundary=Boundary(user), start=start) for user in (ONE, OTHER)]
     assert (one["uid"], other["uid"]) == ([ONE] * 3, [OTHER] * 3)
     assert (one["owner"], other["owner"]) == (ONE, OTHER)
     assert one["groups"] == []
     assert {one["capabilities"][name] for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {0}
-    tried = (await bench.run(project, {"do": "become"}, user=ONE, start=start)).json
+    tried = (await bench.run(project, {"do": "become"}, boundary=Boundary(ONE), start=start)).json
     assert "became it" not in tried.values()
 
 
@@ -116,7 +117,7 @@ async def test_one_zygote_serves_many_users_where_the_machine_permits_it(
     bench: Bench, open_folder: Path, namespaces: bool
 ) -> None:
     project = function_project(open_folder / "project", ABLE)
-    zygotes = {(await who(bench, project, user=user))["zygote"] for user in (ONE, OTHER)}
+    zygotes = {(await who(bench, project, boundary=Boundary(user)))["zygote"] for user in (ONE, OTHER)}
     assert len(zygotes) == (1 if namespaces else 2)
 
 
@@ -124,18 +125,18 @@ async def test_one_zygote_serves_many_users_where_the_machine_permits_it(
 async def test_a_project_that_its_zygote_imports_has_the_user_there_too(bench: Bench, open_folder: Path) -> None:
     code = "import os\nIMPORTED_BY = os.getuid()\ndef run():\n    return IMPORTED_BY\n"
     project = function_project(open_folder / "project", code)
-    assert (await bench.run(project, preload_project=True, user=ONE)).json == ONE
+    assert (await bench.run(project, preload_project=True, boundary=Boundary(ONE))).json == ONE
 
 
 @as_root
 async def test_a_run_reaches_nothing_of_another_user(bench: Bench, open_folder: Path) -> None:
     project = function_project(open_folder / "project", ABLE)
-    victim = asyncio.create_task(bench.run(project, {"do": "wait"}, user=OTHER))
+    victim = asyncio.create_task(bench.run(project, {"do": "wait"}, boundary=Boundary(OTHER)))
     begun = await asyncio.to_thread(begun_below, open_folder / "scratch")
     pid = int(begun.read_text())
     assert users_of(pid) == {OTHER}
     paths = [str(begun.parent), f"/proc/{pid}/environ", f"/proc/{pid}/mem", f"/proc/{pid}/cwd", f"/proc/{pid}/fd"]
-    found = (await bench.run(project, {"do": "reach", "paths": paths, "pid": pid}, user=ONE)).json
+    found = (await bench.run(project, {"do": "reach", "paths": paths, "pid": pid}, boundary=Boundary(ONE))).json
     assert found == {**dict.fromkeys(paths, "Permission denied"), "signal": "Operation not permitted"}
     victim.cancel()
 
@@ -143,7 +144,7 @@ async def test_a_run_reaches_nothing_of_another_user(bench: Bench, open_folder: 
 @as_root
 async def test_what_a_user_of_a_deployment_starts_ends_with_its_run(bench: Bench, open_folder: Path) -> None:
     project = function_project(open_folder / "project", ABLE)
-    outcome = await bench.run(project, {"do": "bomb"}, user=BOMBS, limits=Limits(process_limit=20))
+    outcome = await bench.run(project, {"do": "bomb"}, boundary=Boundary(BOMBS), limits=Limits(process_limit=20))
     assert outcome.reason is Reason.LIMIT
     until(lambda: all("__main__.py" in command_of(pid) for pid in processes_of(BOMBS)))
 

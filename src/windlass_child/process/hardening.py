@@ -2,7 +2,7 @@
 
 # See docs/decisions/processes.md#the-death-of-a-parent-resumes-a-process
 # See docs/decisions/security.md#each-zygote-and-each-child-is-in-a-landlock-domain
-# See docs/decisions/security.md#a-run-has-a-bound-of-processes-and-no-user-namespace
+# See docs/decisions/security.md#a-run-has-a-bound-of-processes
 
 from __future__ import annotations
 
