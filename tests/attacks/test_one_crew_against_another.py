@@ -17,6 +17,7 @@ from projects_for_tests.another_user import config_of
 from projects_for_tests.making import Bench, Heard, function_project, running_bench
 from windlass.kickoffs.states import State
 from windlass.runner import Output, RunnerConfig, Terminator
+from windlass.runner.boundary import Boundary
 from windlass.runner.crew_account import crew_account
 from windlass_child.process.hardening import SCOPES_SIGNALS, landlock_version
 
@@ -168,7 +169,7 @@ async def bench(separates_users: bool, open_folder: Path, home: Path) -> AsyncIt
 
 
 def of(user: int, separates_users: bool, **more: Any) -> dict[str, Any]:
-    return {"files": (), "user": user if separates_users else None, **more}
+    return {"boundary": Boundary(user if separates_users else None, files=()), **more}
 
 
 def server_of(home: Path, separates_users: bool) -> dict[str, Any]:

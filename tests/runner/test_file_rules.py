@@ -13,11 +13,13 @@ import pytest
 from projects_for_tests.making import Bench, function_project, running_bench
 from windlass.projects import recognise
 from windlass.runner import RunnerConfig
+from windlass.runner.boundary import Boundary
 from windlass.runner.file_rules import FileRules
 from windlass_child.process.hardening import CONFINES, landlock_version
 from windlass_child.process.places import LIST, READ, WRITE
 
 if TYPE_CHECKING:
+    from windlass.kickoffs.opened_files import Files
     from windlass.runner import RunSpec
 
 confined = pytest.mark.skipif(landlock_version() < CONFINES, reason="needs Landlock")
@@ -27,9 +29,9 @@ def rules(*closed: Path, **variables: str) -> FileRules:
     return FileRules(RunnerConfig(closed=closed), variables)
 
 
-def spec_of(project: Path, **changes: object) -> RunSpec:
+def spec_of(project: Path, files: Files = (), **changes: object) -> RunSpec:
     made = Bench(None).order(recognise(project), {}, {})  # type: ignore[arg-type]  # no runner runs it
-    return replace(made, **{"files": (), **changes})  # type: ignore[arg-type]
+    return replace(made, boundary=Boundary(files=files), **changes)  # type: ignore[arg-type]
 
 
 def environment(folder: Path) -> Path:
@@ -138,6 +140,6 @@ async def test_a_run_works_with_its_files_and_those_that_are_opened(tmp_path: Pa
     async with running_bench(tmp_path / "scratch", config) as bench:
         for _ in range(2):  # with `reuse`, in the same process
             inputs = {name: str(place) for name, place in places.items()}
-            outcome = await bench.run(project, inputs, files=None, version="1", **how)
+            outcome = await bench.run(project, inputs, boundary=Boundary(), version="1", **how)
             assert outcome.json == ["read", "list", "write", "project", "truncate"], outcome
     assert (places["write"] / "made").read_text() == "kept"
