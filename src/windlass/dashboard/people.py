@@ -146,8 +146,7 @@ async def _page(
 def _new_user(visit: Visit) -> NewUser | None:
     """Returns the user of the form, None for a name that no user can have."""
     with suppress(ValidationError):
-        found = NewUser(name=one_line(visit.field("name")), role=_role(visit))
-        return found if found.name.isprintable() else None
+        return NewUser(name=one_line(visit.field("name")), role=_role(visit))
     return None
 
 

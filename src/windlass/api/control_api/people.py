@@ -11,7 +11,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Path, Request
 from fastapi import Query as InQuery
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 from starlette.responses import Response, StreamingResponse
 
 from windlass.access.tokens import NoSuchToken
@@ -19,7 +19,7 @@ from windlass.api.control_api.answers import LARGEST_PAGE, Body, MeAnswer, OwnTo
 from windlass.api.control_api.callers import ControlRoute, Owner, Viewer
 from windlass.api.control_api.dependencies import Control, id_cursor
 from windlass.api.crew_api.schemas import Time
-from windlass.api.errors import Problem, bad_request
+from windlass.api.errors import Problem
 from windlass.lifecycle.deletion import KickoffsStillOpen
 from windlass.rights import Role
 from windlass.store.audit import Actor, AuditEntry, AuditFilter, AuditStore
@@ -40,8 +40,14 @@ class UserItem(BaseModel):
     created_at: datetime
 
 
+def _printable(name: str) -> str:
+    if not name.isprintable():
+        raise ValueError("it has characters that can't be printed")
+    return name
+
+
 class NewUser(Body):
-    name: NewName
+    name: Annotated[NewName, AfterValidator(_printable)]
     role: Role | None = Field(None, strict=False, description="Null: no access to the control API.")
 
 
@@ -138,8 +144,6 @@ async def list_users(_: Owner, control: Control, query: Annotated[Query, InQuery
 @router.post("/users", status_code=201)
 async def add_user(caller: Owner, control: Control, body: NewUser) -> UserItem:
     """Adds a user. 409 if the name is taken."""
-    if not body.name.isprintable():
-        raise bad_request("The name of a user has only characters that can be printed.", invalid={"name": "characters"})
     await control.tokens.add_user(body.name, body.role, by=caller.actor)
     return _user(await control.tokens.user(body.name))
 
