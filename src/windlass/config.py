@@ -260,6 +260,11 @@ class Settings(SignInSettings):
         description="Kickoffs of one crew that may wait, for crews that set no `max_waiting`; further requests get "
         "429.",
     )
+    visible_to: Literal["members", "everybody"] = Field(
+        "members",
+        description="Who sees a new deployment: its `members`, at first the user who made it, or `everybody` with a "
+        "role. Owners of the server see all (docs/how-to/people.md).",
+    )
     user_queue_share: float = Field(
         0.25,
         gt=0,

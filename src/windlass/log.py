@@ -142,6 +142,7 @@ EVENTS: dict[str, Event] = {
     "deployment.paused": Event(INFO, "Kickoffs of the crew wait until it is resumed; running kickoffs go on."),
     "deployment.resumed": Event(INFO, "Kickoffs of the crew are started again."),
     "deployment.created": Event(INFO, "A deployment was added."),
+    "deployment.members_changed": Event(INFO, "The members of a deployment, or who sees it, were changed."),
     "deployment.promoted": Event(INFO, "Another version of a crew became the current one, on request."),
     "deployment.removed": Event(INFO, "A crew was removed for its clients; a side job deletes its data."),
     "deployment.deleted": Event(INFO, "The data of a removed crew was deleted permanently."),

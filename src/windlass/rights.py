@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from uuid import UUID
 
 
 PERSONAL = "personal"
@@ -38,6 +38,14 @@ def may_see(asker: UUID | None, owner: UUID | None) -> bool:
     kickoffs that this user started.
     """
     return asker is None or asker == owner
+
+
+NOBODY = UUID(int=0)
+
+
+def limit_of(user: UUID | None, role: Role | None) -> UUID | None:
+    """Returns the user to whose deployments a person is limited, None for an owner of the server, who sees all."""
+    return None if role is Role.OWNER else user or NOBODY
 
 
 ORGANIZATION, USERS, WEBHOOK = "organization", "users", "webhook"

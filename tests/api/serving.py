@@ -45,6 +45,7 @@ from windlass.deployments.crews import Crews
 from windlass.deployments.deploys import Deploys
 from windlass.deployments.identity import Identity
 from windlass.deployments.management import Management
+from windlass.deployments.members import Members
 from windlass.deployments.sources import Sources
 from windlass.deployments.variables import Variables
 from windlass.deployments.webhooks import DeploymentWebhooks
@@ -68,7 +69,12 @@ from windlass.store.files import FileStore
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.listener import Listener
 from windlass.store.managing import ManagingStore
+<<<<<<< HEAD
 from windlass.store.migrate import schema_of
+=======
+from windlass.store.members import MemberStore
+from windlass.store.migrate import is_migrated
+>>>>>>> e42edf42 (Give deployments owners and members, and show a person only the deployments of that person)
 from windlass.store.overview import OverviewStore
 from windlass.store.retention import RetentionStore
 from windlass.store.signing_keys import SigningKeyStore
@@ -311,6 +317,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             access,
             tokens,
             management,
+            Members(MemberStore(database)),
             overview,
             AuditStore(database),
             deploys,

@@ -73,6 +73,7 @@ async def test_a_deployment_shows_its_state_and_its_load(crew: Crew, developer: 
         "waiting": 0,
         "last_kickoff_at": None,
         "created_at": None,
+        "visible_to": "everybody",
         "latest_build": None,
         "warnings": [],
     }

@@ -91,8 +91,8 @@ class CrewaiCli:
 
         return endpoint
 
-    async def _list(self, _: Request, __: Caller) -> Response:
-        rows = await self._control.management.deployments(DeploymentFilter(), limit=MOST_LISTED)
+    async def _list(self, _: Request, caller: Caller) -> Response:
+        rows = await self._control.management.deployments(DeploymentFilter(sees=caller.actor.sees), limit=MOST_LISTED)
         return JSONResponse([facts(row) for row in rows])
 
     async def _organizations(self, _: Request, __: Caller) -> Response:
@@ -116,7 +116,7 @@ class CrewaiCli:
             return await self._created(slug, source, environment_of(form), caller)
 
     async def _update_from_zip(self, request: Request, caller: Caller) -> Response:
-        row = await self._found(request)
+        row = await self._found(request, caller)
         async with uploaded_form(request, self._control) as form:
             source = await self._zip(form)
             await self._set(row.slug, environment_of(form), caller)
@@ -131,7 +131,7 @@ class CrewaiCli:
 
     async def _deploy_again(self, request: Request, caller: Caller) -> Response:
         """Builds the newest commit of the deployment's repository."""
-        row = await self._found(request)
+        row = await self._found(request, caller)
         origin = next((one.origin for one in await self._builds(row) if one.origin["type"] == "git"), None)
         if origin is None:
             raise bad_request(
@@ -141,8 +141,8 @@ class CrewaiCli:
         source = self._control.deploys.source_of_git(origin["url"], origin.get("ref"), origin.get("subfolder"), noted)
         return await self._building(row.slug, source, caller)
 
-    async def _status(self, request: Request, _: Caller) -> Response:
-        row = await self._found(request)
+    async def _status(self, request: Request, caller: Caller) -> Response:
+        row = await self._found(request, caller)
         latest = next(iter(await self._builds(row)), None)
         kind = "any_git" if latest is not None and latest.origin["type"] == "git" else "zip"
         found = {**facts(row), "id": row.slug, "source_type": kind}
@@ -150,9 +150,9 @@ class CrewaiCli:
             found |= {"error_message": latest.error, "error_suggested_fix": latest.hint}
         return JSONResponse(found)
 
-    async def _logs(self, request: Request, _: Caller) -> Response:
+    async def _logs(self, request: Request, caller: Caller) -> Response:
         """Returns the log of the latest build, for each kind of log that the program asks for."""
-        row = await self._found(request)
+        row = await self._found(request, caller)
         latest = next(iter(await self._builds(row)), None)
         if latest is None:
             return JSONResponse([])
@@ -161,7 +161,7 @@ class CrewaiCli:
         return JSONResponse(lines)
 
     async def _remove(self, request: Request, caller: Caller) -> Response:
-        row = await self._found(request)
+        row = await self._found(request, caller)
         await self._control.deploys.remove(row.slug, caller.actor, stop=False)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
@@ -170,13 +170,13 @@ class CrewaiCli:
         slug = slug_of(request.path_params["slug"])
         return RedirectResponse(f"{self._control.base_url(slug)}/docs", HTTPStatus.SEE_OTHER)
 
-    async def _found(self, request: Request) -> DeploymentRow:
+    async def _found(self, request: Request, caller: Caller) -> DeploymentRow:
         """Returns the deployment that the path names by its name or its id. Raises NoSuchDeployment."""
-        if (name := request.path_params.get("name")) is not None:
-            return await self._control.management.show(slug_of(name))
-        given = request.path_params["uuid"]
-        found = parse_id(given)
-        rows = await self._control.management.deployments(DeploymentFilter(id=found), limit=1) if found else []
+        sees, name = caller.actor.sees, request.path_params.get("name")
+        given = slug_of(name) if name is not None else request.path_params["uuid"]
+        found = None if name is not None else parse_id(given)
+        wanted = DeploymentFilter(id=found, slug=None if name is None else given, sees=sees)
+        rows = await self._control.management.deployments(wanted, limit=1) if found or name is not None else []
         if not rows:
             raise NoSuchDeployment(given)
         return rows[0]

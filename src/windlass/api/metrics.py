@@ -44,10 +44,10 @@ class Metrics:
         return [Route("/metrics", self.metrics, methods=["GET"])]
 
     async def metrics(self, request: Request) -> Response:
-        named = "authorization" in request.headers or not self.is_open
+        named, sees = "authorization" in request.headers or not self.is_open, None
         if named:
-            await authorized(request, self.access, Role.VIEWER)
-        queues, workers = await self.overview.queues(), await self.overview.worker_totals()
+            sees = (await authorized(request, self.access, Role.VIEWER)).actor.sees
+        queues, workers = await self.overview.queues(sees=sees), await self.overview.worker_totals()
         registry = CollectorRegistry()
         registry.register(_Families([*queue_families(queues, named=named), *worker_families(workers)]))
         text = generate_latest(REGISTRY) + generate_latest(registry)

@@ -9,6 +9,7 @@ import click
 
 from windlass.cli.completion import complete_crew
 from windlass.cli.deployment_settings import settings
+from windlass.cli.members import members
 from windlass.cli.lists import limit_option, print_page, second
 from windlass.cli.printing import columns, json_option, notify, print_json, print_result, print_table
 from windlass.cli.servers import server_options
@@ -98,6 +99,7 @@ def show(slug: str, *, control: ControlSession, with_tokens: bool, json_output: 
             "Kickoffs",
             f"{found['running']} running, {found['waiting']} waiting; last {second(found['last_kickoff_at'])}",
         ],
+        ["Visible to", found.get("visible_to", "everybody")],
         ["Created", second(found["created_at"])],
     ]
     if tokens:
@@ -326,3 +328,4 @@ def remove(slug: str, *, control: ControlSession, stop: bool, yes: bool, json_ou
 
 
 deployments.add_command(settings)
+deployments.add_command(members)

@@ -34,7 +34,7 @@ LONGEST_SHOWN = 200
 @ROUTES.get("/approvals", Role.VIEWER)
 async def listed(visit: Visit) -> Response:
     after = id_cursor(visit.query.get("after")) or FIRST
-    found = await visit.dashboard.control.approvals.store.open_questions(after=after, limit=PAGE)
+    found = await visit.dashboard.control.approvals.store.open_questions(sees=visit.actor.sees, after=after, limit=PAGE)
     following = found[-1].id if len(found) == PAGE else None
     return visit.page("approvals.html", questions=found, following=following, longest=LONGEST_SHOWN, here=visit.here)
 

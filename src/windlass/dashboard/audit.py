@@ -52,9 +52,11 @@ ACTIONS: dict[str, tuple[str, dict[str, str]]] = {
             "pause": "Paused a crew",
             "resume": "Resumed a crew",
             "settings": "Changed settings",
+            "show_to": "Changed who sees a crew",
             "remove": "Removed a crew",
         },
     ),
+    "member": ("Members of crews", {"put": "Set a member", "remove": "Removed a member"}),
     "variable": ("Variables", {"set": "Set variables", "unset": "Removed a variable"}),
     "webhooks": (
         "Webhooks",
@@ -133,7 +135,9 @@ def target_of(row: AuditEntry) -> tuple[str, str | None]:
     if kickoff is not None:
         return short_id(kickoff), None if action == "delete" else f"/ui/executions/{kickoff}"
     quoted = quote(row.target, safe="")
-    of_crew = (group in {"deployment", "variable", "kickoff", "webhooks"}) and row.action != "deployment.remove"
+    of_crew = (
+        group in {"deployment", "member", "variable", "kickoff", "webhooks"}
+    ) and row.action != "deployment.remove"
     if of_crew or (group == "token" and row.details.get("deployment") == row.target):
         return row.target, f"/ui/crews/{quoted}"
     if group == "credential" and action != "remove":

@@ -1,18 +1,21 @@
-"""The settings of a crew: each with its meaning, its default and where its value comes from. Removal of the crew."""
+"""The settings of a crew: each with its meaning, its default and where its value comes from. Members, and removal."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from windlass.access.tokens import NoSuchUser
 from windlass.dashboard.crew_frame import crew_of, crew_page
 from windlass.dashboard.routes import Routes, chosen, one_line, several_lines
 from windlass.dashboard.setting_fields import FIELDS, GROUPS, UNITS, text_of, value_of, words_of
+from windlass.deployments.members import EVERYBODY, MEMBERS
 from windlass.deployments.settings import BadSettings
 from windlass.errors import WindlassError
 from windlass.projects.options import TABLES
 from windlass.rights import Role
 from windlass.store.managing import KickoffsOpen
+from windlass.store.members import TooManyMembers
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -69,6 +72,36 @@ async def change(visit: Visit) -> Response:
     return visit.redirect(f"/ui/crews/{slug}/settings", notice=notice)
 
 
+@ROUTES.post("/crews/{slug}/members", Role.DEVELOPER)
+async def set_member(visit: Visit) -> Response:
+    """Adds a member, or changes whether the member is an owner."""
+    slug, user, is_owner = visit.path["slug"], one_line(visit.field("user")), visit.field("owner") == "on"
+    try:
+        await visit.dashboard.control.members.put(slug, user, visit.actor, is_owner=is_owner)
+    except (NoSuchUser, TooManyMembers) as error:
+        return await _page(visit, membership_error=error, status=BAD)
+    notice = f"{user} is {'an owner' if is_owner else 'a member'} of this crew."
+    return visit.redirect(f"/ui/crews/{slug}/settings#members", notice=notice)
+
+
+@ROUTES.post("/crews/{slug}/members/remove", Role.VIEWER)
+async def remove_member(visit: Visit) -> Response:
+    slug, user = visit.path["slug"], one_line(visit.field("user"))
+    members = visit.dashboard.control.members
+    await members.remove(slug, user, visit.actor)
+    path = f"/ui/crews/{slug}/settings#members" if await members.sees(slug, visit.actor) else "/ui/"
+    return visit.redirect(path, notice=f"{user} is no member of {slug} any more.")
+
+
+@ROUTES.post("/crews/{slug}/visibility", Role.DEVELOPER)
+async def show_to(visit: Visit) -> Response:
+    slug = visit.path["slug"]
+    visible_to = MEMBERS if visit.field("visible_to") == MEMBERS else EVERYBODY
+    await visit.dashboard.control.members.show_to(slug, visible_to, visit.actor)
+    seen_by = "its members" if visible_to == MEMBERS else "all viewers and developers"
+    return visit.redirect(f"/ui/crews/{slug}/settings#members", notice=f"{slug} is visible to {seen_by}.")
+
+
 @ROUTES.post("/crews/{slug}/remove", Role.DEVELOPER)
 async def remove(visit: Visit) -> Response:
     slug = visit.path["slug"]
@@ -84,14 +117,28 @@ async def remove(visit: Visit) -> Response:
 
 
 async def _page(
-    visit: Visit, error: BadSettings | None = None, removal: WindlassError | None = None, status: int = 200
+    visit: Visit,
+    error: BadSettings | None = None,
+    removal: WindlassError | None = None,
+    membership_error: WindlassError | None = None,
+    status: int = 200,
 ) -> Response:
-    crew = await crew_of(visit)
+    crew, members = await crew_of(visit), visit.dashboard.control.members
     found = await visit.dashboard.control.management.settings(crew.slug)
     faults = _by_field(error) if error else {}
     groups = [(group, [_row(one, found, visit, faults) for one in fields]) for group, fields in GROUPS.items()]
     unplaced = error if error and not faults else None
-    context = {"groups": groups, "error": unplaced, "faults": faults, "removal": removal, "units": UNITS}
+    context = {
+        "groups": groups,
+        "error": unplaced,
+        "faults": faults,
+        "removal": removal,
+        "units": UNITS,
+        "membership": await members.of(crew.slug),
+        "owns": await members.owns(crew.slug, visit.actor),
+        "membership_error": membership_error,
+        "user": one_line(visit.field("user")) if membership_error else "",
+    }
     return await crew_page(visit, "crew_settings.html", "Settings", status, crew=crew, **context)
 
 

@@ -111,7 +111,8 @@ async def show(visit: Visit) -> Response:
     wanted = wanted_of(visit)
     control = visit.dashboard.control
     rows, states = await asyncio.gather(
-        control.management.deployments(wanted, limit=PAGE), control.overview.states(wanted.search)
+        control.management.deployments(wanted, limit=PAGE),
+        control.overview.states(wanted.search, sees=wanted.sees),
     )
     executions = await executions_of(visit, wanted.search or "")
     if len(executions) == 1 and not rows:
@@ -137,7 +138,7 @@ async def executions_of(visit: Visit, search: str) -> list[KickoffRow]:
     if len(text) < SHORTEST_ID or not (HEX.fullmatch(text) or SHORT_ID.fullmatch(text)):
         return []
     store = visit.dashboard.control.overview.executions
-    wanted = await with_id(store, KickoffFilter(), text)
+    wanted = await with_id(store, KickoffFilter(sees=visit.actor.sees), text)
     return (await store.listed(wanted, limit=MOST_FOUND, preview=True)).rows if wanted else []
 
 
@@ -149,7 +150,7 @@ def wanted_of(visit: Visit) -> DeploymentFilter:
     after = visit.query.get("after", "").replace("\0", "") or None
     if after and order.endswith("created_at") and parse_id(after) is None:
         raise bad_request("The address of this page is not complete. Go back to the list of crews.")
-    return DeploymentFilter(search=search or None, state=state, order=order, after=after)
+    return DeploymentFilter(search=search or None, state=state, order=order, after=after, sees=visit.actor.sees)
 
 
 def after_of(rows: list[DeploymentRow], order: DeploymentOrder) -> str:

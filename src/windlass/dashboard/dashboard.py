@@ -13,6 +13,8 @@ from windlass.dashboard.cookies import SignedNotices
 from windlass.dashboard.templating import Templates
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from windlass.access.sessions import Sessions
     from windlass.api.control_api.dependencies import ControlApi
     from windlass.api.crew_api.routes import CrewApi
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 PATH = "/ui"
 KNOWN_FOR = 2.0
+MOST_COUNTED = 1000
+"""Users whose open questions are kept as a number."""
 
 
 @dataclass
@@ -32,8 +36,8 @@ class Dashboard:
     notice_key: bytes = field(repr=False)
     openid: OpenIdClient | None = None
     here: str = "http://127.0.0.1:8000"
-    _questions: tuple[float, int] = (-inf, 0)
-    """When the open questions were counted, and their number."""
+    _questions: dict[UUID | None, tuple[float, int]] = field(default_factory=dict)
+    """When the open questions that a user sees were counted, and their number. None: those of all crews."""
 
     @cached_property
     def templates(self) -> Templates:
@@ -43,17 +47,22 @@ class Dashboard:
     def notices(self) -> SignedNotices:
         return SignedNotices(self.notice_key)
 
-    async def questions(self) -> int:
-        """Returns the number of questions that wait for an answer. It is counted at most every KNOWN_FOR seconds."""
-        counted_at, count = self._questions
+    async def questions(self, sees: UUID | None) -> int:
+        """Returns the number of questions that wait for an answer and that the user sees, None for all.
+
+        They are counted at most every KNOWN_FOR seconds.
+        """
+        counted_at, count = self._questions.get(sees, (-inf, 0))
         now = time.monotonic()
         if now - counted_at > KNOWN_FOR:
-            count = await self.control.approvals.store.count_open_questions()
-            self._questions = now, count
+            count = await self.control.approvals.store.count_open_questions(sees=sees)
+            if len(self._questions) >= MOST_COUNTED:
+                self._questions.clear()
+            self._questions[sees] = now, count
         return count
 
     def recount_questions(self) -> None:
-        self._questions = -inf, 0
+        self._questions.clear()
 
     @property
     def server_url(self) -> str:

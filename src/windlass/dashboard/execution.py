@@ -275,7 +275,9 @@ async def changes(visit: Visit) -> Response:
 
     async def is_valid() -> bool:
         person = await visit.dashboard.sessions.person(cookie)
-        return person is not None and person.user_id == visit.person.user_id
+        if person is None or person.user_id != visit.person.user_id:
+            return False
+        return await visit.dashboard.control.members.sees(execution.slug, visit.actor)
 
     after = execution.last_event if last is None else last
     pages = await visit.dashboard.crew_api.streams.open(

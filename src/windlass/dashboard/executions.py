@@ -78,6 +78,8 @@ class Asked:
     version: str = ""
     id: str = ""
     crew: str = ""
+    sees: UUID | None = None
+    """The user to whose crews the list is limited."""
 
     @classmethod
     def by(cls, visit: Visit) -> Asked:
@@ -92,6 +94,7 @@ class Asked:
             text("version"),
             text("id").lower(),
             visit.path.get("slug", text("crew")),
+            visit.actor.sees,
         )
 
     @property
@@ -109,14 +112,15 @@ class Asked:
             return None
         since = datetime.now(UTC) - TIMES[self.since] if self.since else None
         states = STATES[self.state] if self.state else None
-        everywhere = KickoffFilter(states=states, user=self.user or None, version=version, since=since)
+        user = self.user or None
+        everywhere = KickoffFilter(states=states, user=user, version=version, since=since, sees=self.sees)
         found = await _of_crew(store, everywhere, self.crew) if self.crew else everywhere
         return await with_id(store, found, self.id) if found is not None and self.id else found
 
 
 async def _of_crew(store: ExecutionStore, wanted: KickoffFilter, text: str) -> KickoffFilter | None:
     """Returns the filter for the crew with this name, or else for all crews with it as a part of their names."""
-    slugs = await store.slugs_with(text)
+    slugs = await store.slugs_with(text, sees=wanted.sees)
     if not slugs:
         return None
     is_one = len(slugs) == 1 or slugs[0] == text.lower()
@@ -254,7 +258,7 @@ def _path(visit: Visit) -> str:
 @ROUTES.post("/executions/stop", Role.DEVELOPER)
 async def stop_some(visit: Visit) -> Response:
     check_scope(visit, Scope.RUN)
-    ids = _selected(visit)
+    ids = await _selected(visit)
     stopped = 0
     for kickoff in ids:
         found = await visit.dashboard.control.overview.executions.get(kickoff)
@@ -267,7 +271,7 @@ async def stop_some(visit: Visit) -> Response:
 @ROUTES.post("/executions/again", Role.DEVELOPER)
 async def run_again(visit: Visit) -> Response:
     check_scope(visit, Scope.RUN)
-    ids = _selected(visit)
+    ids = await _selected(visit)
     started, reason = 0, ""
     for request in await visit.dashboard.control.overview.executions.requests(ids):
         try:
@@ -298,12 +302,17 @@ async def export(visit: Visit) -> Response:
     wanted = await Asked.by(visit).filter(store)
     ids = _ids(visit.query.get("ids", "").split(","))
     headers = {"Content-Disposition": 'attachment; filename="executions.csv"'}
-    return StreamingResponse(_csv(store, wanted, ids), media_type="text/csv; charset=utf-8", headers=headers)
+    return StreamingResponse(
+        _csv(store, wanted, ids, visit.actor.sees), media_type="text/csv; charset=utf-8", headers=headers
+    )
 
 
-async def _csv(store: ExecutionStore, wanted: KickoffFilter | None, ids: list[UUID]) -> AsyncIterator[str]:
+async def _csv(
+    store: ExecutionStore, wanted: KickoffFilter | None, ids: list[UUID], sees: UUID | None
+) -> AsyncIterator[str]:
     yield _lines([COLUMNS])
-    filters = [KickoffFilter(before=id_after(one), after=id_before(one)) for one in ids] or ([wanted] if wanted else [])
+    chosen = [KickoffFilter(before=id_after(one), after=id_before(one), sees=sees) for one in ids]
+    filters = chosen or ([wanted] if wanted else [])
     left = MOST_IN_CSV
     for one in filters:
         following: UUID | None = one.before or LAST_ID
@@ -344,10 +353,12 @@ def check_scope(visit: Visit, scope: Scope) -> None:
         raise forbidden_by_role(scope, visit.person.role)
 
 
-def _selected(visit: Visit) -> list[UUID]:
-    """Raises Problem 400 if no execution is selected."""
+async def _selected(visit: Visit) -> list[UUID]:
+    """Raises Problem 400 if none is selected, and NothingSeen for one of a crew that the person does not see."""
     if not (ids := _ids(json.loads(visit.field("ids[]", "[]")))):
         raise Problem(400, "No execution is selected. Go back, and select some in the first column.")
+    for kickoff in ids:
+        await visit.dashboard.control.members.check("kickoff", str(kickoff), visit.actor)
     return ids
 
 

@@ -42,6 +42,7 @@ from windlass.dashboard.routes import SignInNeeded, Visit
 from windlass.dashboard.static_files import static_file
 from windlass.deployments.credentials import NoSuchCredential
 from windlass.deployments.deploys import NoSuchBuild
+from windlass.deployments.members import NothingSeen
 from windlass.deployments.webhooks import NoSuchDelivery, NoSuchWebhook
 from windlass.errors import DatabaseUnavailable
 from windlass.store.managing import NoSuchDeployment
@@ -80,6 +81,7 @@ WORDS: dict[type[Exception], str] = {
     DatabaseUnavailable: "The server does not reach its database at the moment. Load the page again in some seconds.",
     NoSuchDeployment: "There is no crew with this name. It may have been removed.",
     NoSuchBuild: "There is no such build. It may have been removed with its crew.",
+    NothingSeen: "There is nothing at this address that you see. It may have been removed, or be of a crew of others.",
     NoSuchCredential: "There is no credential with this name. It may have been removed or renamed.",
     NoSuchDelivery: "There is no delivery with this id. It may have been removed after its retention time.",
     NoSuchWebhook: "This webhook is not set any more.",

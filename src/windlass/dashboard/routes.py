@@ -86,7 +86,8 @@ class Visit:
     @property
     def actor(self) -> Actor:
         """Returns the person as the audit log names them."""
-        return Actor(self.person.user_id, self.person.name, address=self.client.address, way="dashboard")
+        person = self.person
+        return Actor(person.user_id, person.name, address=self.client.address, way="dashboard", role=person.role)
 
     @property
     def path(self) -> Mapping[str, str]:
@@ -210,7 +211,7 @@ def _endpoint(
         visit = Visit(request, dashboard, person)
         request.state.visit = visit
         if person is not None:
-            visit.questions = await dashboard.questions()
+            visit.questions = await dashboard.questions(visit.actor.sees)
         if role is not None and not visit.person.role.includes(role):
             raise Problem(
                 403,
@@ -219,6 +220,8 @@ def _endpoint(
             )
         if any("\0" in one for one in visit.path.values()):
             raise HTTPException(NOT_FOUND)
+        if role is not None:
+            await dashboard.control.members.check_path(visit.path, visit.actor)
         if request.method != "POST":
             return await handler(visit)
         async with _checked_form(visit, files=files):

@@ -78,7 +78,7 @@ async def show(visit: Visit) -> Response:
     span = "day" if visit.query.get("span") == "day" else "hour"
     statistics, queues, workers, totals, database = await asyncio.gather(
         control.statistics.server(),
-        control.overview.queues(),
+        control.overview.queues(sees=visit.actor.sees),
         control.overview.workers(after=parse_id(visit.query.get("after", "")), limit=WORKERS),
         control.overview.worker_totals(),
         control.statistics.database(),

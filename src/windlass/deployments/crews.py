@@ -35,6 +35,12 @@ class Crew:
     rate_limit: float | None
     webhooks: Mapping[str, Any] = field(default_factory=dict)
     """Those of all its kickoffs: hook -> the id of its endpoint, and options."""
+    members: frozenset[UUID] | None = None
+    """The users who see it beside the owners of the server. None: everybody."""
+
+    def is_visible(self, person: UUID | None) -> bool:
+        """Returns whether a person sees the crew. None stands for an owner of the server."""
+        return person is None or self.members is None or person in self.members
 
 
 class Crews:
@@ -66,6 +72,7 @@ class Crews:
             origins,
             found.settings.get("rate_limit"),
             found.webhooks,
+            found.members,
         )
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from windlass import log
+from windlass.deployments.members import MEMBERS
 from windlass.deployments.registration import slug_of
 from windlass.errors import WindlassError
 from windlass.projects.git import check_origin
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from windlass.deployments.builds import Builds, LogPage
+    from windlass.deployments.members import VisibleTo
     from windlass.deployments.sources import Sources
     from windlass.store.audit import Actor
     from windlass.store.builds import Build
@@ -62,12 +64,14 @@ class Deploys:
         sources: Sources,
         *,
         allow_local_git: bool,
+        visible_to: VisibleTo = MEMBERS,
     ) -> None:
         self._store = store
         self._managing = managing
         self._builds = builds
         self._sources = sources
         self._allow_local_git = allow_local_git
+        self._members_only = visible_to == MEMBERS
 
     async def slug_of_new(self, name: str) -> str:
         """Returns the slug of a new deployment with this name. Raises BadName, and NameTaken."""
@@ -93,12 +97,14 @@ class Deploys:
         return Source({**origin, **{name: value for name, value in place.items() if value}})
 
     async def create(self, slug: str, source: Source | None, by: Actor) -> Build | None:
-        """Adds a deployment, with its first build if a source is given. Of two at once with one slug, one is added.
+        """Adds a deployment, with its first build if a source is given. Of two at once with one slug, one is added. The
+        user who adds it is its owner.
 
         Raises NameTaken.
         """
         change = Change(by, "deployment.create", slug, {"origin": source.origin} if source else {})
-        build = await self._managing.add(slug, change, partial(self._start, source, by))
+        begin = partial(self._start, source, by)
+        build = await self._managing.add(slug, change, begin, members_only=self._members_only)
         logger.event("deployment.created", deployment=slug)
         return build
 

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
+from windlass.rights import limit_of
 from windlass.store.database import Connection, Database, queries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
     from uuid import UUID
+
+    from windlass.rights import Role
 
 SQL = queries("audit")
 
@@ -33,11 +36,18 @@ class Actor:
     way: str | None = None
     kind: Literal["person", "client", "server"] = "person"
     """`client` has a token of a crew. `server` does what a recorded change has caused."""
+    role: Role | None = None
+    """That of a person."""
 
     @property
     def words(self) -> str:
         """Returns who it is for a reader: the words stay when the user and the token are removed."""
         return f"{self.user} ({self.way})" if self.way else self.user
+
+    @property
+    def sees(self) -> UUID | None:
+        """Returns the user to whose deployments lists are limited, None for all deployments."""
+        return limit_of(self.user_id, self.role)
 
     @property
     def is_person(self) -> bool:

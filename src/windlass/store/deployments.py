@@ -51,6 +51,8 @@ class Deployment:
     settings: dict[str, Any] = field(default_factory=dict)
     """Its own settings, which replace the options of its project."""
     webhooks: dict[str, Any] = field(default_factory=dict)
+    members: frozenset[UUID] | None = None
+    """The users who see it beside the owners of the server. None: everybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,4 +220,5 @@ def _deployment(row: Row) -> Deployment:
         if row["version_id"]
         else None
     )
-    return Deployment(row["id"], row["slug"], row["profile"], version, row["settings"], row["webhooks"])
+    members = None if row["members"] is None else frozenset(row["members"])
+    return Deployment(row["id"], row["slug"], row["profile"], version, row["settings"], row["webhooks"], members)

@@ -60,7 +60,7 @@ class KickoffFilter:
 
     `deployment` is the id, `slug` the name of a deployment, and `part_of_slug` a text that its name has. `owner` is the
     id, `user` the name of a user. The page begins before the id `before`, and ends at the id `after`. Both are left
-    out. `ending` are the last characters of the id.
+    out. `ending` are the last characters of the id. `sees` is the user to whose deployments the list is limited.
     """
 
     deployment: UUID | None = None
@@ -75,6 +75,7 @@ class KickoffFilter:
     before: UUID | None = None
     after: UUID | None = None
     ending: str | None = None
+    sees: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,7 @@ class KickoffList:
             "before": min(wanted.before or LAST_ID, first_id(wanted.until, CLOCKS_APART) if wanted.until else LAST_ID),
             "after": max(wanted.after or FIRST_ID, first_id(wanted.since, -CLOCKS_APART) if wanted.since else FIRST_ID),
             "ending": wanted.ending,
+            "sees": wanted.sees,
             "limit": limit,
             "preview": preview,
             "most_read": limit + 1 if _takes_all(wanted) else MOST_READ,
@@ -164,14 +166,15 @@ class KickoffList:
         page = await self.listed(KickoffFilter(before=id_after(kickoff), after=id_before(kickoff)), limit=1)
         return page.rows[0] if page.rows else None
 
-    async def slugs_with(self, text: str) -> list[str]:
-        """Returns two of the slugs with this text, or fewer. A slug that is the text comes first."""
-        return [row["slug"] for row in await self._database.rows(SQL["slugs_with"], {"text": text}, soon=True)]
+    async def slugs_with(self, text: str, *, sees: UUID | None = None) -> list[str]:
+        """Returns two of the slugs with this text that the user sees, or fewer. A slug that is the text comes first."""
+        values = {"text": text, "sees": sees}
+        return [row["slug"] for row in await self._database.rows(SQL["slugs_with"], values, soon=True)]
 
 
 def _takes_all(wanted: KickoffFilter) -> bool:
     """Returns whether every kickoff that the search reads is in the page. One deployment's are all over the table."""
-    of_one = KickoffFilter(wanted.deployment, wanted.slug, before=wanted.before, after=wanted.after)
+    of_one = KickoffFilter(wanted.deployment, wanted.slug, before=wanted.before, after=wanted.after, sees=wanted.sees)
     return of_one == wanted and (wanted.deployment, wanted.slug) != (None, None)
 
 

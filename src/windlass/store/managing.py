@@ -100,14 +100,20 @@ class ManagingStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, slug: str, change: Change, begin: Begin[Begun]) -> Begun:
+    async def add(self, slug: str, change: Change, begin: Begin[Begun], *, members_only: bool = False) -> Begun:
         """Adds a deployment, and continues with `begin` in the same transaction. Of two with the same slug at once, one
         is added. Raises NameTaken for the other.
+
+        The user who adds it becomes its owner. With `members_only`, only members see it; without a user, everybody.
         """
+        owner = change.by.user_id
+        values = {"id": new_id(), "slug": slug, "members_only": members_only and owner is not None}
         async with self._database.transaction() as connection:
-            rows = await fetch(connection, SQL["add"], {"id": new_id(), "slug": slug})
+            rows = await fetch(connection, SQL["add"], values)
             if not rows:
                 raise NameTaken(slug)
+            if owner is not None:
+                await connection.execute(SQL["add_owner"], {"deployment": rows[0]["id"], "owner": owner})
             begun = await begin(connection, rows[0]["id"])
             await record(connection, change)
         return begun

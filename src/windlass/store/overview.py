@@ -45,6 +45,7 @@ class DeploymentRow:
     waiting: int
     running: int
     last_kickoff_at: datetime | None
+    members_only: bool
     build: UUID | None
     build_state: str | None
 
@@ -74,7 +75,8 @@ class InputsRow:
 class DeploymentFilter:
     """Selects deployments. Each member narrows the selection when it is set.
 
-    `after` is the slug or, with an order by time, the id after which the page begins.
+    `after` is the slug or, with an order by time, the id after which the page begins. `sees` is the user to whose
+    deployments the list is limited.
     """
 
     id: UUID | None = None
@@ -83,6 +85,7 @@ class DeploymentFilter:
     state: DeploymentState | None = None
     order: DeploymentOrder = "slug"
     after: str | None = None
+    sees: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +133,12 @@ class OverviewStore:
         rows = await self._database.rows(SQL["deployments"], {**values, "limit": limit}, soon=True)
         return [DeploymentRow(**row) for row in rows]
 
-    async def states(self, search: str | None = None) -> dict[DeploymentState, int]:
-        """Returns how many deployments each state has, of those whose slug contains `search`. A state without any is
-        missing.
+    async def states(self, search: str | None = None, *, sees: UUID | None = None) -> dict[DeploymentState, int]:
+        """Returns how many deployments each state has, of those whose slug contains `search` and that the user `sees`
+        sees. A state without any is missing.
         """
-        return {
-            row["state"]: row["count"]
-            for row in await self._database.rows(SQL["states"], {"search": search}, soon=True)
-        }
+        values = {"search": search, "sees": sees}
+        return {row["state"]: row["count"] for row in await self._database.rows(SQL["states"], values, soon=True)}
 
     async def warnings(self, deployment: UUID) -> list[WarningRow]:
         """Returns the warnings of the newest kickoffs of a deployment, one for each code."""
@@ -155,10 +156,10 @@ class OverviewStore:
         row = await self._database.row(SQL["inputs"], values, soon=True)
         return row["inputs"] if row else None
 
-    async def queues(self) -> list[QueueRow]:
-        """Returns the queues of all deployments, in the order of the slugs."""
+    async def queues(self, *, sees: UUID | None = None) -> list[QueueRow]:
+        """Returns the queues of all deployments, or of those that the user sees, in the order of the slugs."""
         now = time.time()
-        rows = await self._database.rows(SQL["queues"], soon=True)
+        rows = await self._database.rows(SQL["queues"], {"sees": sees}, soon=True)
         return [QueueRow(oldest=_age(row.pop("first"), now), **row) for row in rows]
 
     async def worker_totals(self) -> WorkerTotals:

@@ -82,15 +82,23 @@ class Questions:
         return [QuestionRow(**row) for row in rows]
 
     async def open_questions(
-        self, *, deployment: UUID | None = None, owner: UUID | None = None, after: UUID = FIRST, limit: int = 100
+        self,
+        *,
+        deployment: UUID | None = None,
+        owner: UUID | None = None,
+        sees: UUID | None = None,
+        after: UUID = FIRST,
+        limit: int = 100,
     ) -> list[QuestionRow]:
-        """Returns the questions that wait, the oldest first. `owner` is the user who started their kickoffs."""
-        values = {"deployment": deployment, "owner": owner, "after": after, "limit": limit}
+        """Returns the questions that wait, the oldest first. `owner` is the user who started their kickoffs, `sees` the
+        one to whose deployments the list is limited.
+        """
+        values = {"deployment": deployment, "owner": owner, "sees": sees, "after": after, "limit": limit}
         return [QuestionRow(**row) for row in await self._database.rows(OPEN, values, soon=True)]
 
-    async def count_open_questions(self) -> int:
-        """Returns the number of questions that wait, MOST_COUNTED for that many or more."""
-        row = await self._database.row(SQL["count_open"], {"most": MOST_COUNTED}, soon=True)
+    async def count_open_questions(self, *, sees: UUID | None = None) -> int:
+        """Returns the number of questions that wait and that the user sees, MOST_COUNTED for that many or more."""
+        row = await self._database.row(SQL["count_open"], {"most": MOST_COUNTED, "sees": sees}, soon=True)
         return int(row["count"]) if row else 0
 
     async def draft(self, question: UUID, *, most: int) -> tuple[str, int]:

@@ -68,7 +68,7 @@ class TokenRow:
         if self.user_id is None:
             return Actor(None, words, self.id, address, kind="client")
         kind: Literal["person", "client"] = "person" if self.kind == PERSONAL else "client"
-        return Actor(self.user_id, self.user or "", self.id, address, words, kind)
+        return Actor(self.user_id, self.user or "", self.id, address, words, kind, self.role)
 
     @property
     def expired(self) -> bool:

@@ -180,6 +180,8 @@ class DeliveryFilter:
     state: str | None = None
     before: UUID | None = None
     only: UUID | None = None
+    sees: UUID | None = None
+    """The user to whose deployments the list is limited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,6 +405,7 @@ class WebhookStore:
             "kickoff": wanted.kickoff,
             "only": wanted.only,
             "state": wanted.state,
+            "sees": wanted.sees,
             "before": wanted.before or LAST_ID,
             "limit": limit,
             "most_read": MOST_READ,

@@ -33,6 +33,7 @@ from windlass.deployments.credentials import Credentials
 from windlass.deployments.crews import Crews
 from windlass.deployments.deploys import Deploys
 from windlass.deployments.management import Management
+from windlass.deployments.members import Members
 from windlass.deployments.variables import Variables
 from windlass.deployments.webhooks import DeploymentWebhooks
 from windlass.errors import DatabaseUnavailable
@@ -51,6 +52,7 @@ from windlass.store.credentials import CredentialStore
 from windlass.store.deployments import DeploymentStore
 from windlass.store.ending import Endings
 from windlass.store.managing import ManagingStore
+from windlass.store.members import MemberStore
 from windlass.store.migrate import schema_of
 from windlass.store.overview import OverviewStore
 from windlass.store.questions import Questions
@@ -178,6 +180,7 @@ def _control_api(shared: Shared, access: TokenAuthenticator, builds: Builds) -> 
     return ControlApi(
         access=access,
         tokens=infrastructure.tokens,
+        members=Members(MemberStore(database)),
         management=Management(deployments, overview, infrastructure.tokens, variables, usual),
         overview=overview,
         audit=audit,
@@ -187,6 +190,7 @@ def _control_api(shared: Shared, access: TokenAuthenticator, builds: Builds) -> 
             builds,
             shared.sources,
             allow_local_git=settings.git_allow_private,
+            visible_to=settings.visible_to,
         ),
         uploads=Uploads(),
         identity=infrastructure.identity,

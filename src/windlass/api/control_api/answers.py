@@ -95,6 +95,9 @@ class DeploymentAnswer(BaseModel):
     weight: float = Field(description="Its share of the slots against that of other crews.")
     last_kickoff_at: datetime | None
     created_at: datetime
+    visible_to: Literal["everybody", "members"] = Field(
+        description="`members`: only its members and the owners of the server see it."
+    )
     latest_build: BuildSummary | None
 
 

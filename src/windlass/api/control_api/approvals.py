@@ -68,14 +68,18 @@ class AnswerBody(Body):
 
 @router.get("/approvals")
 async def list_approvals(
-    _: Viewer, control: Control, query: Annotated[ApprovalsQuery, InQuery()]
+    caller: Viewer, control: Control, query: Annotated[ApprovalsQuery, InQuery()]
 ) -> Page[ApprovalItem]:
     """Lists the questions that wait for an answer, the oldest first."""
     deployment = None
     if query.deployment is not None:
+        await control.members.check("slug", query.deployment, caller.actor)
         deployment = (await control.management.get(query.deployment)).id
     rows = await control.approvals.store.open_questions(
-        deployment=deployment, after=id_cursor(query.cursor) or FIRST, limit=query.limit
+        deployment=deployment,
+        sees=caller.actor.sees,
+        after=id_cursor(query.cursor) or FIRST,
+        limit=query.limit,
     )
     items = [ApprovalItem(**_members(row)) for row in rows]
     return Page(items=items, next_cursor=str(rows[-1].id) if len(rows) == query.limit else None)

@@ -75,7 +75,9 @@ class BoundedRequest(Request):
 
 
 class ControlRoute(APIRoute):
-    """A route that authenticates and checks the role before it reads the body. A route without a role can't be made."""
+    """A route that authenticates, and checks the role and what the person sees, before it reads the body. A route
+    without a role can't be made.
+    """
 
     @property
     def role(self) -> Role:
@@ -86,7 +88,9 @@ class ControlRoute(APIRoute):
         handle, role = super().get_route_handler(), self.role
 
         async def handle_of_caller(request: Request) -> Response:
-            request.state.caller = await authorized(request, request.app.state.control.access, role)
+            control = request.app.state.control
+            caller = request.state.caller = await authorized(request, control.access, role)
+            await control.members.check_path(request.path_params, caller.actor)
             return await handle(BoundedRequest(request.scope, request.receive))
 
         return handle_of_caller

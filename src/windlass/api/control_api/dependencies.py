@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from windlass.deployments.deploys import Deploys
     from windlass.deployments.identity import Identity
     from windlass.deployments.management import Management
+    from windlass.deployments.members import Members
     from windlass.deployments.webhooks import DeploymentWebhooks
     from windlass.lifecycle.approvals import Approvals
     from windlass.lifecycle.deletion import Deletions
@@ -40,6 +41,7 @@ class ControlApi:
     access: TokenAuthenticator
     tokens: Tokens
     management: Management
+    members: Members
     overview: OverviewStore
     audit: AuditStore
     deploys: Deploys

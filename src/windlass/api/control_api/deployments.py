@@ -18,6 +18,7 @@ from windlass.api.control_api.answers import (
 )
 from windlass.api.control_api.callers import ControlRoute, Developer, Viewer
 from windlass.api.control_api.dependencies import Control, id_cursor
+from windlass.deployments.members import EVERYBODY, MEMBERS
 from windlass.store.overview import DeploymentFilter, DeploymentRow
 
 router = APIRouter(route_class=ControlRoute, tags=["deployments"])
@@ -36,13 +37,14 @@ class DeploymentsQuery(Query):
 
 @router.get("/deployments")
 async def list_deployments(
-    _: Viewer, control: Control, query: Annotated[DeploymentsQuery, InQuery()]
+    caller: Viewer, control: Control, query: Annotated[DeploymentsQuery, InQuery()]
 ) -> Page[DeploymentAnswer]:
-    """Lists deployments, with the load of their queues."""
+    """Lists the deployments that the caller sees, with the load of their queues."""
     by_slug = query.order in {"slug", "-slug"}
     if not by_slug:
         id_cursor(query.cursor)
-    wanted = DeploymentFilter(search=query.search, state=query.state, order=query.order, after=query.cursor)
+    sees = caller.actor.sees
+    wanted = DeploymentFilter(search=query.search, state=query.state, order=query.order, after=query.cursor, sees=sees)
     rows = await control.management.deployments(wanted, limit=query.limit)
     following = (rows[-1].slug if by_slug else str(rows[-1].id)) if len(rows) == query.limit else None
     return Page(items=[deployment_answer(control, row) for row in rows], next_cursor=following)
@@ -104,5 +106,6 @@ def deployment_answer(control: Control, row: DeploymentRow) -> DeploymentAnswer:
         waiting=row.waiting,
         last_kickoff_at=row.last_kickoff_at,
         created_at=row.created_at,
+        visible_to=MEMBERS if row.members_only else EVERYBODY,
         latest_build=BuildSummary(id=row.build, state=row.build_state) if row.build and row.build_state else None,
     )

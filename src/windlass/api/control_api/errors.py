@@ -20,6 +20,7 @@ from windlass.deployments.configurations import BadConfiguration
 from windlass.deployments.credentials import NoSuchCredential
 from windlass.deployments.deploys import BadName, NoSuchBuild
 from windlass.deployments.identity import KeysAreFixed
+from windlass.deployments.members import NoSuchMember, NotAnOwner, NothingSeen
 from windlass.deployments.settings import BadSettings
 from windlass.deployments.variables import BadVariable, NoSuchVariable
 from windlass.deployments.webhooks import NoSuchDelivery, NoSuchWebhook, TooManyTests
@@ -36,6 +37,7 @@ from windlass.store.managing import (
     NoSuchDeployment,
     NoSuchVersion,
 )
+from windlass.store.members import TooManyMembers
 from windlass.store.signing_keys import KeyWaits
 from windlass.store.variables import TooManyVariables
 
@@ -52,6 +54,9 @@ STATUSES: dict[type, int] = {
     NoSuchBuild: 404,
     NoSuchCredential: 404,
     NoSuchDelivery: 404,
+    NoSuchMember: 404,
+    NotAnOwner: 403,
+    NothingSeen: 404,
     NoSuchDeployment: 404,
     NoSuchToken: 404,
     NoSuchUser: 404,
@@ -71,6 +76,7 @@ STATUSES: dict[type, int] = {
     NoIssuer: 503,
     NoEarlierVersion: 409,
     TooManyCredentials: 409,
+    TooManyMembers: 409,
     TooManyTokens: 409,
     TooManyVariables: 409,
     UserCanNot: 409,

@@ -30,8 +30,10 @@ class KickoffsQuery(Query):
 
 
 @router.get("/kickoffs")
-async def list_kickoffs(_: Viewer, control: Control, query: Annotated[KickoffsQuery, InQuery()]) -> Page[KickoffItem]:
-    """Lists the kickoffs of all crews, newest first.
+async def list_kickoffs(
+    caller: Viewer, control: Control, query: Annotated[KickoffsQuery, InQuery()]
+) -> Page[KickoffItem]:
+    """Lists the kickoffs of all crews that the caller sees, newest first.
 
     A page may have fewer items than the limit although more follow: `next_cursor` decides.
     """
@@ -43,6 +45,7 @@ async def list_kickoffs(_: Viewer, control: Control, query: Annotated[KickoffsQu
         since=query.since,
         until=query.until,
         before=id_cursor(query.cursor),
+        sees=caller.actor.sees,
     )
     page = await control.overview.executions.listed(wanted, limit=query.limit)
     return Page(items=[_item(row) for row in page.rows], next_cursor=str(page.next) if page.next else None)

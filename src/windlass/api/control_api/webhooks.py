@@ -166,17 +166,20 @@ async def test_webhook(caller: Developer, control: Control, slug: Slug, body: Ho
 
 @router.get("/deliveries")
 async def list_deliveries(
-    _: Viewer, control: Control, query: Annotated[DeliveriesQuery, InQuery()]
+    caller: Viewer, control: Control, query: Annotated[DeliveriesQuery, InQuery()]
 ) -> Page[DeliveryItem]:
     """Lists deliveries of webhooks, newest first.
 
     A page may have fewer items than the limit although more follow: `next_cursor` decides.
     """
     kickoff = parse_id(query.kickoff) if query.kickoff else None
+    if query.deployment:
+        await control.members.check("slug", query.deployment, caller.actor)
     deployment = (await control.management.get(query.deployment)).id if query.deployment else None
     if query.kickoff and kickoff is None:
         return Page(items=[], next_cursor=None)
-    wanted = DeliveryFilter(deployment, kickoff, query.state, id_cursor(query.cursor))
+    cursor, sees = id_cursor(query.cursor), caller.actor.sees
+    wanted = DeliveryFilter(deployment, kickoff, query.state, cursor, sees=sees)
     page = await control.webhooks.deliveries(wanted, limit=query.limit)
     return Page(items=[_delivery(row) for row in page.rows], next_cursor=str(page.next) if page.next else None)
 

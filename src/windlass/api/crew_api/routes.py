@@ -101,7 +101,7 @@ from windlass.api.streaming_json import LargeAnswers, json_text
 from windlass.kickoffs.files import listed
 from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.states import State
-from windlass.rights import SCOPES_OF_KIND, WEBHOOK, Scope, may_answer, may_see
+from windlass.rights import SCOPES_OF_KIND, WEBHOOK, Scope, limit_of, may_answer, may_see
 from windlass.store.ending import OPEN, StopFilter
 from windlass.store.kickoff_list import KickoffFilter
 from windlass.store.tokens import PERSONAL
@@ -328,7 +328,8 @@ class CrewApi:
 
         async def is_valid() -> bool:
             now = await self.access.by_digest(call.token.digest)
-            return now is not None and now.allows(Scope.READ)
+            crew = await self.crews.get(call.crew.slug)
+            return now is not None and now.allows(Scope.READ) and crew is not None and is_visible(crew, now)
 
         after = query.after if last is None else last
         pages = await self.streams.open(kickoff.id, call.crew.deployment_id, after, call.token.asker, is_valid)
@@ -359,7 +360,8 @@ class CrewApi:
         given = self.tickets.read(ticket)
         token = await self.access.by_digest(given.token) if given else None
         crew = await self._crew(request) if given and token else None
-        if given is None or token is None or crew is None or given.deployment != crew.deployment_id:
+        is_of_crew = given is not None and crew is not None and given.deployment == crew.deployment_id
+        if token is None or crew is None or not is_of_crew or not is_visible(crew, token):
             self.access.failures.count(source)
             raise unauthorized()
         if not token.allows(Scope.READ):
@@ -573,6 +575,8 @@ class CrewApi:
         if token.deployment_id not in {None, crew.deployment_id}:
             self.access.failures.count(source)
             raise unauthorized()
+        if not is_visible(crew, token):
+            raise no_such_crew(crew.slug)
         if scope and not token.allows(scope):
             raise _forbidden(scope, token)
         self.rates.take(crew.deployment_id, crew.rate_limit, token.id)
@@ -659,6 +663,11 @@ def _actor(call: Call) -> Actor:
 
 def _starter(call: Call) -> Starter:
     return Starter(call.token.asker, _actor(call))
+
+
+def is_visible(crew: Crew, token: TokenRow) -> bool:
+    """Returns whether the person of a personal token sees the crew. Other tokens are not limited to members."""
+    return token.kind != PERSONAL or crew.is_visible(limit_of(token.user_id, token.role))
 
 
 def _forbidden(scope: Scope, token: TokenRow) -> Problem:

@@ -3,7 +3,8 @@ SELECT pg_advisory_xact_lock(hashtextextended('deployment ' || %(slug)s, 0))
 
 -- name: by_slug
 SELECT deployments.id, deployments.slug, deployments.profile, deployments.settings, deployments.webhooks, versions.id AS version_id, versions.number, versions.digest,
-       versions.source, versions.manifest
+       versions.source, versions.manifest,
+       CASE WHEN members_only THEN ARRAY(SELECT user_id FROM members WHERE deployment_id = deployments.id) END AS members
   FROM deployments
   LEFT JOIN versions ON versions.id = deployments.current_version
  WHERE deployments.slug = %(slug)s AND removed_at IS NULL

@@ -15,7 +15,8 @@ WITH seen AS MATERIALIZED (
       FROM seen
      WHERE deployment_id IN (
            SELECT deployments.id FROM deployments
-            WHERE removed_at IS NULL AND (%(part_of_slug)s::text IS NULL OR position(lower(%(part_of_slug)s::text) IN slug) > 0)
+            WHERE removed_at IS NULL AND is_visible(deployments, %(sees)s::uuid)
+              AND (%(part_of_slug)s::text IS NULL OR position(lower(%(part_of_slug)s::text) IN slug) > 0)
            )
        AND (%(states)s::text[] IS NULL OR state = ANY (%(states)s::text[]))
        AND (%(owner)s::uuid IS NULL OR user_id = %(owner)s::uuid)
@@ -46,7 +47,7 @@ SELECT found.id, slug, number AS version, users.name AS "user", shown_state(foun
 true
 
 -- name: of_one
-deployment_id = coalesce(%(deployment)s::uuid, (SELECT deployments.id FROM deployments WHERE slug = %(slug)s::text AND removed_at IS NULL))
+deployment_id = coalesce(%(deployment)s::uuid, (SELECT deployments.id FROM deployments WHERE slug = %(slug)s::text AND removed_at IS NULL AND is_visible(deployments, %(sees)s::uuid)))
 
 -- name: open
 -- The parts fit the conditions of partial indexes, so that few open kickoffs are found among many ended ones.
@@ -60,6 +61,6 @@ deployment_id = coalesce(%(deployment)s::uuid, (SELECT deployments.id FROM deplo
 -- The slugs with this text, that which is the text first. Two are enough to know whether it is one.
 SELECT slug
   FROM deployments
- WHERE removed_at IS NULL AND position(lower(%(text)s::text) IN slug) > 0
+ WHERE removed_at IS NULL AND position(lower(%(text)s::text) IN slug) > 0 AND is_visible(deployments, %(sees)s::uuid)
  ORDER BY slug <> lower(%(text)s::text), slug
  LIMIT 2

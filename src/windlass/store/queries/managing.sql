@@ -1,5 +1,10 @@
 -- name: add
-INSERT INTO deployments (id, slug, deployed) VALUES (%(id)s, %(slug)s, true) ON CONFLICT (slug) DO NOTHING RETURNING id
+INSERT INTO deployments (id, slug, deployed, members_only) VALUES (%(id)s, %(slug)s, true, %(members_only)s)
+    ON CONFLICT (slug) DO NOTHING
+RETURNING id
+
+-- name: add_owner
+INSERT INTO members (deployment_id, user_id, is_owner) VALUES (%(deployment)s, %(owner)s, true)
 
 -- name: lock
 -- A deployment as the holder of the lock finds it. Changes of one deployment happen one after the other.

@@ -6,7 +6,7 @@ SELECT page.*,
        coalesce(runs, 0) AS running,
        (SELECT created_at FROM kickoffs WHERE deployment_id = page.id ORDER BY id DESC LIMIT 1) AS last_kickoff_at
   FROM (SELECT *
-          FROM (SELECT deployments.id, slug, deployments.created_at, paused_at, concurrency, weight, versions.number AS version, latest.id AS build,
+          FROM (SELECT deployments.id, slug, deployments.created_at, paused_at, concurrency, weight, versions.number AS version, members_only, latest.id AS build,
                        latest.state AS build_state,
                        CASE WHEN current_version IS NULL AND latest.state = 'failed' THEN 'failed'
                             WHEN current_version IS NULL THEN 'building'
@@ -18,7 +18,7 @@ SELECT page.*,
                   LEFT JOIN LATERAL (
                        SELECT id, state FROM builds WHERE deployment_id = deployments.id ORDER BY id DESC LIMIT 1
                        ) AS latest ON true
-                 WHERE removed_at IS NULL
+                 WHERE removed_at IS NULL AND is_visible(deployments, %(sees)s::uuid)
                    AND (%(id)s::uuid IS NULL OR deployments.id = %(id)s::uuid)
                    AND (%(slug)s::text IS NULL OR slug = %(slug)s::text)
                    AND (%(search)s::text IS NULL OR position(lower(%(search)s::text) IN slug) > 0)
@@ -38,7 +38,7 @@ SELECT page.*,
           CASE WHEN %(order)s::text = 'created_at' THEN id END, CASE WHEN %(order)s::text = '-created_at' THEN id END DESC
 
 -- name: states
--- Counts the deployments that match a search, by their state.
+-- Counts the deployments that a person sees and that match a search, by their state.
 SELECT state, count(*) AS count
   FROM (SELECT CASE WHEN current_version IS NULL AND latest.state = 'failed' THEN 'failed'
                     WHEN current_version IS NULL THEN 'building'
@@ -49,7 +49,8 @@ SELECT state, count(*) AS count
           LEFT JOIN LATERAL (
                SELECT state FROM builds WHERE current_version IS NULL AND deployment_id = deployments.id ORDER BY id DESC LIMIT 1
                ) AS latest ON true
-         WHERE removed_at IS NULL AND (%(search)s::text IS NULL OR position(lower(%(search)s::text) IN slug) > 0)) AS found
+         WHERE removed_at IS NULL AND is_visible(deployments, %(sees)s::uuid)
+           AND (%(search)s::text IS NULL OR position(lower(%(search)s::text) IN slug) > 0)) AS found
  GROUP BY state
 
 -- name: warnings
@@ -93,7 +94,7 @@ SELECT slug, ready.count AS waiting, ready.first::uuid AS first,
        ) AS ready
   LEFT JOIN (SELECT deployment_id, count(*) AS runs FROM kickoffs WHERE state = 'STARTED' GROUP BY deployment_id) AS running
     ON running.deployment_id = deployments.id
- WHERE removed_at IS NULL
+ WHERE removed_at IS NULL AND is_visible(deployments, %(sees)s::uuid)
  ORDER BY slug
 
 -- name: worker_totals

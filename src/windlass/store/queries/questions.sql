@@ -36,6 +36,8 @@ SELECT *
  WHERE answered_at IS NULL AND closed_at IS NULL AND id > %(after)s::uuid
    AND (%(deployment)s::uuid IS NULL OR deployment_id = %(deployment)s::uuid)
    AND (%(owner)s::uuid IS NULL OR (SELECT user_id FROM kickoffs WHERE kickoffs.id = asked.kickoff_id) = %(owner)s::uuid)
+   AND (%(sees)s::uuid IS NULL
+        OR deployment_id IN (SELECT deployments.id FROM deployments WHERE is_visible(deployments, %(sees)s::uuid)))
  ORDER BY id
  LIMIT %(limit)s
 
@@ -69,7 +71,13 @@ SELECT left(whole.text, %(most)s) AS text, length(whole.text) AS length
   FROM (SELECT replace(draft::text, '\u0000', '\ufffd')::json #>> '{}' AS text FROM questions WHERE id = %(id)s OFFSET 0) AS whole
 
 -- name: count_open
-SELECT count(*) AS count FROM (SELECT FROM questions WHERE answered_at IS NULL AND closed_at IS NULL LIMIT %(most)s) AS open
+SELECT count(*) AS count
+  FROM (SELECT
+          FROM questions
+         WHERE answered_at IS NULL AND closed_at IS NULL
+           AND (%(sees)s::uuid IS NULL
+                OR deployment_id IN (SELECT deployments.id FROM deployments WHERE is_visible(deployments, %(sees)s::uuid)))
+         LIMIT %(most)s) AS open
 
 -- name: answer
 -- All statements lock the row of the kickoff before its questions. Of two answers, the second one finds an answered question. A kickoff without a

@@ -181,7 +181,7 @@ WITH seen AS MATERIALIZED (
 ), page AS (
     SELECT id
       FROM seen
-     WHERE deployment_id IN (SELECT deployments.id FROM deployments WHERE removed_at IS NULL)
+     WHERE deployment_id IN (SELECT deployments.id FROM deployments WHERE removed_at IS NULL AND is_visible(deployments, %(sees)s::uuid))
        AND (%(state)s::text IS NULL OR state = %(state)s::text)
      ORDER BY id DESC
      LIMIT %(limit)s
