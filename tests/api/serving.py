@@ -308,7 +308,8 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
         overview = OverviewStore(database)
         variables = Variables(VariableStore(database), KEY_RING)
         usual = Options(limits=Limits(timeout=3600.0), retention=Retention(30, 7, 14, 1), max_waiting=10_000)
-        management = Management(deployments, overview, tokens, variables, usual)
+        members = Members(MemberStore(database))
+        management = Management(deployments, overview, tokens, variables, members, usual)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         sources = Sources(SourceStore(database), folder / "uploads", builder)
         builds = Builds(BuildStore(database), listener)
@@ -317,7 +318,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             access,
             tokens,
             management,
-            Members(MemberStore(database)),
+            members,
             overview,
             AuditStore(database),
             deploys,

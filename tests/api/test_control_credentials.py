@@ -49,6 +49,7 @@ def vault() -> Iterator[FakeVault]:
 
 async def added(person: Person, **members: Any) -> dict[str, Any]:
     given = {"name": f"c{next(_numbers)}", "provider": "aws", "method": "access_keys", "configuration": KEYS}
+    given |= {"roles": ["developer"]}
     found: dict[str, Any] = await person.value("POST", "/credentials", status=201, json={**given, **members})
     return found
 

@@ -111,7 +111,7 @@ async def test_a_pasted_env_file_is_set_as_a_whole(server: Server, crew: Crew, d
 async def test_a_value_comes_from_a_secret_manager(server: Server, crew: Crew, developer: Visitor) -> None:
     path = f"/ui/crews/{crew.deployment.slug}/environment"
     configuration = {"token": "hvs.word", "address": "http://127.0.0.1:9"}
-    given = GivenCredential("of-environment", "vault", "token", configuration)
+    given = GivenCredential("of-environment", "vault", "token", configuration, roles=["developer"])
     await server.dashboard.control.credentials.add(given, COMMAND_LINE)
     assert "of-environment" in (await developer.get(f"{path}/add")).text
     unnamed = await developer.post(f"{path}/add", name="DB", source="credential:of-environment", secret_name="")

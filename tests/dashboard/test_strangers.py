@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+_numbers = itertools.count(1)
 CONTROL = sorted((method, one.path, one.role) for one in control_operations() for method in one.methods or ())
 UI = sorted((method, path, role) for group in PAGES for method, path, role, _ in group.table if role is not None)
 PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
@@ -97,7 +99,7 @@ async def made_scene(server: Server) -> Scene:
     run = await begin(crew, kickoff := await crew.kickoff())
     await run.start_task(0)
     question = await run.ask()
-    owner = await Person.of(server, Role.OWNER)
+    owner = await new_person(server, Role.OWNER)
     await owner.value("PATCH", f"/deployments/{slug}/members", json={"visible_to": "members"})
     ids = {"build": build.id, "kickoff": kickoff, "delivery": delivery["id"], "question": question}
     names = {parameter: str(ids.get(subject, slug)) for parameter, subject in SUBJECTS.items()}
@@ -133,11 +135,15 @@ async def strangers(server: Server) -> AsyncIterator[list[Both]]:
 
 
 async def member_of(server: Server, scene: Scene, role: Role, *, is_owner: bool = False) -> Person:
-    return await made_member(server, scene, await Person.of(server, role), is_owner=is_owner)
+    return await made_member(server, scene, await new_person(server, role), is_owner=is_owner)
+
+
+async def new_person(server: Server, role: Role) -> Person:
+    return await Person.of(server, role, f"{role} among strangers {next(_numbers)}")
 
 
 async def made_member(server: Server, scene: Scene, person: Person, *, is_owner: bool = False) -> Person:
-    owner = await Person.of(server, Role.OWNER)
+    owner = await new_person(server, Role.OWNER)
     await owner.value("PUT", f"/deployments/{scene.slug}/members/{person.name}", json={"owner": is_owner})
     return person
 
@@ -246,7 +252,7 @@ async def test_a_personal_token_of_a_stranger_does_not_open_the_api_of_a_crew(
 
 
 async def test_a_token_of_the_crew_and_an_owner_of_the_server_see_it_as_before(server: Server, scene: Scene) -> None:
-    owner = await Person.of(server, Role.OWNER)
+    owner = await new_person(server, Role.OWNER)
     deployment = await server.deployments.get(scene.slug)
     assert deployment is not None
     crew_token = (await server.tokens.create(deployment.id)).reveal()
@@ -310,7 +316,7 @@ async def test_owners_of_a_deployment_change_its_members(server: Server) -> None
     scene = await made_scene(server)
     owner = await member_of(server, scene, Role.DEVELOPER, is_owner=True)
     member = await member_of(server, scene, Role.DEVELOPER)
-    stranger = await Person.of(server, Role.DEVELOPER)
+    stranger = await new_person(server, Role.DEVELOPER)
     path = f"/deployments/{scene.slug}/members"
     for method, where, body in (
         ("PUT", f"{path}/{stranger.name}", {"owner": False}),
@@ -337,7 +343,7 @@ async def test_owners_of_a_deployment_change_its_members(server: Server) -> None
 
 
 async def test_the_creator_owns_a_new_deployment_which_others_do_not_see(server: Server) -> None:
-    creator, other = await Person.of(server, Role.DEVELOPER), await Person.of(server, Role.DEVELOPER)
+    creator, other = await new_person(server, Role.DEVELOPER), await new_person(server, Role.DEVELOPER)
     slug = f"made-by-{creator.name}".replace(" ", "-")
     made = await creator.value("POST", "/deployments", status=201, json={"name": slug})
     assert made["deployment"]["visible_to"] == "members"

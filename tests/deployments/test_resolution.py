@@ -351,3 +351,40 @@ def no_thread(_: object) -> None:
 
 async def answered(value: object) -> object:
     return value
+
+
+async def test_a_credential_whose_list_was_narrowed_stops_at_the_next_kickoff(server: Server) -> None:
+    server.managers.secrets |= {"app/db": "the password", "app/key": "the key"}
+    for method, variable in (("workload_identity", "PASSWORD"), ("token", "KEY")):
+        credential = await server.add_credential(f"of-{method.replace('_', '-')}", method)
+        await server.take_from(credential, variable, {"PASSWORD": "app/db", "KEY": "app/key"}[variable])
+    await built(server)
+    await server.worker()
+    assert await seen(server, "PASSWORD", "KEY") == {"PASSWORD": mark("the password"), "KEY": mark("the key")}
+    reads = dict(server.managers.reads)
+    await server.database.execute(
+        "UPDATE credentials SET roles = '{}', deployment_ids = ARRAY[gen_random_uuid()], updated_by = NULL"
+    )
+    status = await ran(server, "PASSWORD", "KEY")
+    assert (status.state, status.reason) == (State.FAILED, "secrets")
+    for name, of in (("PASSWORD", "of-workload-identity"), ("KEY", "of-token")):
+        assert f"{name} can't be read from vault (credential {of}): The credential {of} is not" in str(status.error)
+    assert "Ask an owner of the server to permit it: windlass credentials change" in str(status.error)
+    assert server.managers.reads == reads  # nothing was read
+    (report,) = await resolutions(server, status.id)
+    assert {one["error"] for one in report["variables"]} == {"credential_not_permitted"}
+    await server.database.execute("UPDATE credentials SET deployment_ids = ARRAY(SELECT id FROM deployments)")
+    assert await seen(server, "PASSWORD", "KEY") == {"PASSWORD": mark("the password"), "KEY": mark("the key")}
+
+
+async def test_without_a_list_a_credential_is_for_variables_that_owners_have_set(server: Server) -> None:
+    server.managers.secrets["app/db"] = "the password"
+    await server.take_from(await server.add_credential("prod"), "PASSWORD", "app/db")
+    await built(server)
+    await server.worker()
+    await server.database.execute("UPDATE credentials SET roles = '{}', deployment_ids = '{}'")
+    for role, state in (("owner", State.SUCCESS), ("developer", State.FAILED)):
+        await server.database.execute("UPDATE variables SET set_as = %(role)s", {"role": role})
+        assert (await ran(server, "PASSWORD")).state is state
+    build = await server.build(code=CODE)
+    assert (build.state, "is not permitted for this deployment" in str(build.error)) == ("failed", True)

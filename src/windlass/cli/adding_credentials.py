@@ -23,6 +23,9 @@ LONGEST_FILE = 128 << 10
 SEVERAL_LINES = "_json"
 """The end of the names of members whose values have several lines."""
 
+HELP_OF_DEPLOYMENTS = "Deployments whose variables may use it. Without deployments and roles: owners of the server."
+HELP_OF_ROLES = "developer: every developer may use it, in each deployment that the developer may change."
+
 from_file_option = click.option(
     "--from-file",
     "file",
@@ -63,6 +66,8 @@ def command_of(provider: Provider) -> click.Command:
         control: ControlSession,
         method: str,
         is_default: bool,
+        roles: str | None,
+        deployments: str | None,
         file: TextIO | None,
         json_output: bool,
         **given: str | None,
@@ -70,7 +75,8 @@ def command_of(provider: Provider) -> click.Command:
         model = provider.methods[method]
         configuration = {**_given_members(model, method, given), **_secret_members(model, file)}
         body = {"name": name, "provider": provider.name, "method": method, "configuration": configuration}
-        added = control.send("POST", "credentials", body={**body, "is_default": is_default})
+        permitted = permissions_of({"roles": roles, "deployments": deployments})
+        added = control.send("POST", "credentials", body={**body, "is_default": is_default, **permitted})
         if json_output:
             print_json(added)
         notify(f"Added the credential {name}. Its secrets are read {added['read']}.")
@@ -84,6 +90,8 @@ def command_of(provider: Provider) -> click.Command:
             ["--method"], type=methods, required=True, help="How the server proves to the provider who it is."
         ),
         *_member_options(provider),
+        click.Option(["--deployments"], metavar="NAME,...", help=HELP_OF_DEPLOYMENTS),
+        click.Option(["--roles"], metavar="ROLE,...", help=HELP_OF_ROLES),
         click.Option(["--default", "is_default"], is_flag=True, help="Make it the default credential of the provider."),
     ]
     return command
@@ -113,6 +121,12 @@ def _member_options(provider: Provider) -> list[click.Option]:
 
 def _help_of_member(text: str, methods: list[str], provider: Provider) -> str:
     return text if len(methods) == len(provider.methods) else f"{text}  [{', '.join(methods)}]"
+
+
+def permissions_of(given: Mapping[str, str | None]) -> dict[str, list[str]]:
+    """Returns the members of a body for the options that are given. An empty one removes all."""
+    split = {name: text.split(",") for name, text in given.items() if text is not None}
+    return {name: [one.strip() for one in words if one.strip()] for name, words in split.items()}
 
 
 def option_of(member: str) -> str:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from windlass.cli.adding_credentials import add, asked_secrets, content_of, from_file_option
+from windlass.cli.adding_credentials import (
+    HELP_OF_DEPLOYMENTS,
+    HELP_OF_ROLES,
+    add,
+    asked_secrets,
+    content_of,
+    from_file_option,
+    permissions_of,
+)
 from windlass.cli.completion import complete_credential, complete_secret
 from windlass.cli.exit_codes import FAILED
 from windlass.cli.lists import second
@@ -69,11 +77,19 @@ def show(name: str, *, control: ControlSession, json_output: bool) -> None:
         ["Provider", f"{found['provider']}{' (its default credential)' if found['is_default'] else ''}"],
         ["Method", f"{found['method']}: secrets are read {found['read']}"],
         *([member, str(value)] for member, value in members.items()),
+        ["Used by", _users(found)],
         ["Variables", str(found["variables"])],
         ["Updated", f"{second(found['updated_at'])} by {found['updated_by'] or '-'}"],
     ]
     for line in columns(facts):
         print_result(line)
+
+
+def _users(found: dict[str, Any]) -> str:
+    """Returns in words whose variables may use a credential."""
+    roles = [f"people with the role {role}" for role in found["roles"]]
+    deployments = [f"the deployments {', '.join(found['deployments'])}"] if found["deployments"] else []
+    return " and ".join([*roles, *deployments]) or "owners of the server"
 
 
 @credentials.command
@@ -141,6 +157,8 @@ def set_default(name: str, *, control: ControlSession, json_output: bool) -> Non
 @click.option("--rename", metavar="NAME", help="Give it another name. Variables that use it follow.")
 @click.option("--method", metavar="METHOD", help="Change how the server proves to the provider who it is.")
 @click.option("--unset", "unset", multiple=True, metavar="MEMBER", help="Remove the value of a member.")
+@click.option("--deployments", metavar="NAME,...", help=HELP_OF_DEPLOYMENTS)
+@click.option("--roles", metavar="ROLE,...", help=HELP_OF_ROLES)
 @click.option("--not-default", is_flag=True, help="No longer the default credential of its provider.")
 @from_file_option
 @json_option
@@ -156,6 +174,7 @@ def change(
     not_default: bool,
     file: TextIO | None,
     json_output: bool,
+    **permitted: str | None,
 ) -> None:
     """Change a credential. What is not given stays as it is.
 
@@ -165,6 +184,7 @@ def change(
     \b
         windlass credentials change prod region=eu-west-1
         windlass credentials change prod secret_access_key < key.txt
+        windlass credentials change prod --deployments tea,shop
     """  # noqa: D301 - \b keeps click from wrapping the lines
     given = dict(_pair(pair) for pair in pairs if "=" in pair)
     alone = [pair for pair in pairs if "=" not in pair]
@@ -178,6 +198,7 @@ def change(
     members = {**given, **asked_secrets(alone, file), **dict.fromkeys(unset)}
     changes = {"name": rename, "method": method, "configuration": members or None}
     body: dict[str, Any] = {member: value for member, value in changes.items() if value is not None}
+    body |= permissions_of(permitted)
     if not_default:
         body["is_default"] = False
     if not body:

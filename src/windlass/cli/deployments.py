@@ -9,8 +9,8 @@ import click
 
 from windlass.cli.completion import complete_crew
 from windlass.cli.deployment_settings import settings
-from windlass.cli.members import members
 from windlass.cli.lists import limit_option, print_page, second
+from windlass.cli.members import members
 from windlass.cli.printing import columns, json_option, notify, print_json, print_result, print_table
 from windlass.cli.servers import server_options
 

@@ -13,6 +13,7 @@ from windlass.deployments.credentials import CredentialPatch, GivenCredential, N
 from windlass.rights import Role
 from windlass.secrets.provider import WORKLOAD_IDENTITY, BadCredential, NoIssuer
 from windlass.store.credentials import CredentialExists, CredentialInUse, TooManyCredentials
+from windlass.store.managing import NoSuchDeployment
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -31,12 +32,19 @@ MEMBER = "member."
 """The beginning of the names of the fields of a configuration."""
 NEW = "/credentials/providers/{provider}/{method}"
 """`providers` is no name that a credential can have."""
-REFUSED = (BadCredential, CredentialExists, CredentialInUse, TooManyCredentials, TooManyRequests)
+REFUSED = (
+    BadCredential,
+    CredentialExists,
+    CredentialInUse,
+    NoSuchDeployment,
+    TooManyCredentials,
+    TooManyRequests,
+)
 
 
 @ROUTES.get("/credentials", Role.DEVELOPER)
 async def show(visit: Visit) -> Response:
-    credentials = await visit.dashboard.control.credentials.all()
+    credentials = await visit.dashboard.control.credentials.all(sees=visit.actor.sees)
     titles = {one.name: one.title for one in _providers(visit)}
     return visit.page("credentials.html", credentials=credentials, titles=titles)
 
@@ -55,7 +63,9 @@ async def show_add(visit: Visit) -> Response:
 async def add(visit: Visit) -> Response:
     name, is_default = one_line(visit.field("name")), visit.field("is_default") == "on"
     provider, method = _chosen(visit)
-    given = GivenCredential(name, provider.name, method.name, _members(visit, method), is_default)
+    members, permitted = _members(visit, method), _permitted(visit)
+    roles, deployments = permitted["roles"], permitted["deployments"]
+    given = GivenCredential(name, provider.name, method.name, members, is_default, roles, deployments)
     try:
         await visit.dashboard.control.credentials.add(given, visit.actor)
     except REFUSED as error:
@@ -83,10 +93,12 @@ async def show_one(visit: Visit) -> Response:
 async def change(visit: Visit) -> Response:
     name = visit.path["name"]
     found = await visit.dashboard.control.credentials.get(name)
-    new_name = one_line(visit.field("name")) or name
+    new_name, permitted = one_line(visit.field("name")) or name, _permitted(visit)
     patch = CredentialPatch(
         name=None if new_name == name else new_name,
         configuration=_members(visit, _method(visit, found.provider, found.method)),
+        roles=permitted["roles"],
+        deployments=permitted["deployments"],
     )
     try:
         await visit.dashboard.control.credentials.change(name, patch, visit.actor)
@@ -130,7 +142,8 @@ async def _page(
     visit: Visit, error: WindlassError | None = None, check: Check | None = None, status: int = 200
 ) -> Response:
     credentials, name = visit.dashboard.control.credentials, visit.path["name"]
-    found = await credentials.get(name)
+    sees = visit.actor.sees
+    found = await credentials.get(name, sees=sees)
     method = _method(visit, found.provider, found.method)
     title = next(one.title for one in _providers(visit) if one.name == found.provider)
     return visit.page(
@@ -140,7 +153,8 @@ async def _page(
         title=title,
         method=method,
         values=_values_of(visit, found),
-        variables=await credentials.used_by(name, limit=MOST_SHOWN),
+        variables=await credentials.used_by(name, limit=MOST_SHOWN, sees=sees),
+        permitted=_permitted(visit) if error else {"roles": found.roles, "deployments": found.deployments},
         paste=await _paste(visit, found.provider, found.method),
         error=error,
         faults=_faults(error),
@@ -159,6 +173,7 @@ async def _add_page(
         method=method,
         name=visit.field("name"),
         is_default=visit.field("is_default") == "on",
+        permitted=_permitted(visit),
         values=_sent(visit, method),
         paste=await _paste(visit, provider.name, method.name),
         error=error,
@@ -191,6 +206,12 @@ def _members(visit: Visit, method: MethodItem | None) -> dict[str, Any]:
     """Returns the configuration of the form. An empty secret member keeps its value."""
     names = [member.name for member in method.members] if method else []
     return {name: several_lines(visit.field(f"{MEMBER}{name}")).strip() for name in names}
+
+
+def _permitted(visit: Visit) -> dict[str, list[str]]:
+    """Returns the roles and the deployments of the form."""
+    roles = [Role.DEVELOPER.value] if visit.field("for_developers") == "on" else []
+    return {"roles": roles, "deployments": visit.field("deployments").replace("\0", "").split()}
 
 
 def _sent(visit: Visit, method: MethodItem) -> dict[str, Any]:

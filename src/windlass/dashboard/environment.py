@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from windlass.dashboard.crew_frame import crew_page
 from windlass.dashboard.routes import Routes, one_line, several_lines
 from windlass.deployments.env_files import BadEnvFile, looks_secret, parse_env_file
+from windlass.deployments.members import NotAnOwner
 from windlass.deployments.variables import DIRECT, BadVariable, GivenVariable, NoSuchVariable, ValueSource, Variable
 from windlass.rights import Role
 from windlass.secrets.provider import SecretError
@@ -28,7 +29,7 @@ Group = tuple[str, list[tuple[str, str]]]
 BAD = 400
 PATH = "/crews/{slug}/environment"
 DIRECT_VALUE = "value"
-REFUSED = (BadVariable, BadEnvFile, SecretError, TooManyVariables)
+REFUSED = (BadVariable, BadEnvFile, NotAnOwner, SecretError, TooManyVariables)
 KINDS = {"by_name": None, "secret": True, "plain": False}
 """How the variables of a pasted .env file become secret or plain. None: by each name and value."""
 
@@ -154,11 +155,12 @@ async def _set(visit: Visit, form: VariableForm, before: Variable | None) -> Res
 async def _form(visit: Visit, form: VariableForm, before: Variable | None, error: Exception | None = None) -> Response:
     credentials = visit.dashboard.control.credentials
     titles = {one.name: one.title for one in credentials.providers()}
+    deployment = await visit.dashboard.control.management.get(visit.path["slug"])
     context: dict[str, Any] = {
         "form": form,
         "before": before,
         "error": error,
-        "sources": _sources(await credentials.all(), titles, form.source),
+        "sources": _sources(await credentials.permitted(deployment, visit.actor), titles, form.source),
     }
     return await crew_page(visit, "variable.html", "Environment", BAD if error else 200, **context)
 
@@ -172,8 +174,8 @@ def _sources(credentials: Sequence[Credential], titles: dict[str, str], current:
         if one.is_default
     ]
     known = {value for value, _ in (*named, *usual)} | {DIRECT_VALUE}
-    lost = [] if current in known else [(current, f"{current.partition(':')[2]} · there is no such credential")]
-    groups = [("Credentials", named), ("Default credentials", usual), ("Missing", lost)]
+    lost = [] if current in known else [(current, f"{current.partition(':')[2]} · not permitted, or removed")]
+    groups = [("Credentials", named), ("Default credentials", usual), ("Not available", lost)]
     return [(title, options) for title, options in groups if options]
 
 

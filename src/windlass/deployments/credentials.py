@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,6 +24,7 @@ from windlass.deployments.configurations import (
 from windlass.deployments.variables import Reading, when_read
 from windlass.errors import WindlassError
 from windlass.kickoffs.ids import new_id
+from windlass.rights import Role
 from windlass.secrets.key_ring import Damaged, UnknownKey
 from windlass.secrets.provider import BadCredential, ProviderUnavailable, SecretError
 from windlass.secrets.providers import NAMES
@@ -31,7 +32,7 @@ from windlass.store.audit import Change
 from windlass.store.credentials import CredentialRow, NewCredential
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from windlass.secrets.providers import Providers
     from windlass.store.audit import Actor
     from windlass.store.credentials import CredentialStore
+    from windlass.store.deployments import Deployment
 
 SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 RESERVED = {"providers", "test"}
@@ -76,6 +78,10 @@ class GivenCredential:
     method: str
     configuration: Mapping[str, Any]
     is_default: bool = False
+    roles: Sequence[str] = ()
+    deployments: Sequence[str] = ()
+    """Whose variables may use it: those of these deployments, and those that people with these roles set. Neither:
+    those that owners of the server set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,8 @@ class CredentialPatch:
     method: str | None = None
     configuration: Mapping[str, Any] | None = None
     is_default: bool | None = None
+    roles: Sequence[str] | None = None
+    deployments: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,8 @@ class Credential:
     """A credential as it is shown. `configuration` has its members that are not secret. It is None if it can't be
     decrypted, or if this release does not know its method.
 
-    `variables` is the number of variables that use it. `created_by` and `updated_by` are names of users.
+    `roles` and `deployments` are whose variables may use it, `variables` is the number of those that do. `created_by`
+    and `updated_by` are names of users.
     """
 
     name: str
@@ -105,6 +114,8 @@ class Credential:
     read: Reading
     configuration: dict[str, Any] | None
     is_default: bool
+    roles: Sequence[str]
+    deployments: Sequence[str]
     variables: int
     created_at: datetime
     created_by: str | None
@@ -136,33 +147,47 @@ class Credentials:
     def providers(self) -> list[Provider]:
         return [self._provider(name) for name in NAMES]
 
-    async def all(self) -> list[Credential]:
-        """Returns the credentials in the order of their names."""
+    async def all(self, *, sees: UUID | None = None) -> list[Credential]:
+        """Returns the credentials in the order of their names: all, or those that the user `sees` can use."""
         uses = await self._store.uses()
-        return [self._shown(row, uses.get(row.id, 0)) for row in await self._store.all()]
+        return [self._shown(row, uses.get(row.id, 0)) for row in await self._store.all(sees=sees)]
 
-    async def get(self, name: str) -> Credential:
-        """Raises NoSuchCredential."""
-        row = await self._row(name)
+    async def permitted(self, deployment: Deployment, by: Actor) -> list[Credential]:
+        """Returns the credentials that the person may choose for variables of the deployment."""
+        role, uses = by.role or Role.VIEWER, await self._store.uses()
+        rows = [row for row in await self._store.all() if row.permits(deployment.id, role)]
+        return [self._shown(row, uses.get(row.id, 0)) for row in rows]
+
+    async def get(self, name: str, *, sees: UUID | None = None) -> Credential:
+        """Raises NoSuchCredential, also for one that the user `sees` can't use."""
+        row = await self._row(name, sees)
         return self._shown(row, (await self._store.uses()).get(row.id, 0))
 
-    async def used_by(self, name: str, *, limit: int) -> list[str]:
-        """Returns variables that use the credential, as `deployment/NAME`. Raises NoSuchCredential."""
-        return await self._store.used_by(await self._row(name), limit=limit)
+    async def used_by(self, name: str, *, limit: int, sees: UUID | None = None) -> list[str]:
+        """Returns variables that use the credential and that the user sees, as `deployment/NAME`.
+
+        Raises NoSuchCredential.
+        """
+        return await self._store.used_by(await self._row(name, sees), limit=limit, sees=sees)
 
     async def add(self, given: GivenCredential, by: Actor) -> Credential:
-        """Raises BadCredential, CredentialExists and TooManyCredentials."""
+        """Raises BadCredential, CredentialExists, TooManyCredentials and NoSuchDeployment."""
         check_name(given.name)
         configuration = validated(self._provider(given.provider), given.method, given.configuration)
-        new = self._sealed(new_id(), given.name, given.provider, given.method, configuration, given.is_default)
-        facts = {"provider": given.provider, "method": given.method, "default": given.is_default}
+        new = replace(
+            self._sealed(new_id(), given.name, given.provider, given.method, configuration, given.is_default),
+            roles=given.roles,
+            deployments=given.deployments,
+        )
+        facts: dict[str, Any] = {"provider": given.provider, "method": given.method, "default": given.is_default}
+        facts |= {"roles": list(given.roles), "deployments": list(given.deployments)}
         await self._store.add(new, Change(by, "credential.add", given.name, facts))
         logger.event("credential.added", credential=given.name, provider=given.provider, method=given.method)
         return await self.get(given.name)
 
     async def change(self, name: str, patch: CredentialPatch, by: Actor) -> Credential:
-        """Raises NoSuchCredential, BadCredential, CredentialExists, and CredentialInUse when variables use the default
-        credential of the provider, and it would no longer be one.
+        """Raises NoSuchCredential, BadCredential, CredentialExists, NoSuchDeployment, and CredentialInUse when
+        variables use the default credential of the provider, and it would no longer be one.
         """
         if patch.name is not None:
             check_name(patch.name)
@@ -172,9 +197,13 @@ class Credentials:
             given = merged(model_of(provider, method), self._stored_members(row), patch.configuration or {})
             configuration = validated(provider, method, given)
             is_default = row.is_default if patch.is_default is None else patch.is_default
-            return self._sealed(row.id, patch.name or row.name, row.provider, method, configuration, is_default)
+            return replace(
+                self._sealed(row.id, patch.name or row.name, row.provider, method, configuration, is_default),
+                roles=row.roles if patch.roles is None else patch.roles,
+                deployments=row.deployments if patch.deployments is None else patch.deployments,
+            )
 
-        changed = {one: getattr(patch, one) for one in ("name", "method", "is_default")}
+        changed = {one: getattr(patch, one) for one in ("name", "method", "is_default", "roles", "deployments")}
         facts = {one: value for one, value in changed.items() if value is not None}
         change = Change(by, "credential.change", name, {**facts, "members": sorted(patch.configuration or ())})
         if not await self._store.change(name, altered, change):
@@ -193,7 +222,7 @@ class Credentials:
 
         Raises NoSuchCredential, and TooManyRequests as `names` does.
         """
-        row = await self._row(name)
+        row = await self._row(name, by.sees)
         try:
             configuration = self._opened(row)
         except SecretError as error:
@@ -210,7 +239,7 @@ class Credentials:
 
         Raises NoSuchCredential, SecretError, and TooManyRequests for too many requests of one person or at once.
         """
-        row = await self._row(name)
+        row = await self._row(name, by.sees)
         provider, configuration = self._provider(row.provider), self._opened(row)
         found = await self._ask(provider, row.method, configuration, by, lambda one: one.names(prefix, MOST_NAMES))
         return found[:MOST_NAMES]
@@ -262,8 +291,8 @@ class Credentials:
                 f"The client of {provider.title} failed ({type(error).__name__}).", "Check the configuration."
             ) from None
 
-    async def _row(self, name: str) -> CredentialRow:
-        found = await self._store.get(name)
+    async def _row(self, name: str, sees: UUID | None) -> CredentialRow:
+        found = await self._store.get(name, sees=sees)
         if found is None:
             raise NoSuchCredential(name)
         return found
@@ -282,6 +311,8 @@ class Credentials:
             when_read(row.method) or "at deploy",
             self._shown_members(row),
             row.is_default,
+            row.roles,
+            row.deployments,
             variables,
             row.created_at,
             row.created_by,

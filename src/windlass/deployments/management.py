@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from windlass.access.tokens import MaskedToken, ShownTokens, Tokens
+    from windlass.deployments.members import Members
     from windlass.deployments.settings import ShownSettings
     from windlass.deployments.variables import GivenVariable, Variable, Variables
     from windlass.kickoffs.retention import Retention
@@ -36,12 +37,14 @@ class Management:
         overview: OverviewStore,
         tokens: Tokens,
         variables: Variables,
+        members: Members,
         server: Options,
     ) -> None:
         self._store = store
         self._overview = overview
         self._tokens = tokens
         self._variables = variables
+        self._members = members
         self._server = server
 
     @property
@@ -111,8 +114,13 @@ class Management:
         return await self._variables.of(await self.get(slug))
 
     async def set_variables(self, slug: str, given: Sequence[GivenVariable], by: Actor) -> list[Variable]:
-        """Sets all of these variables, or none, and keeps the others. Returns all variables of the deployment."""
+        """Sets all of these variables, or none, and keeps the others. Returns all variables of the deployment.
+
+        Where only members see the deployment, its owners choose sources of values: raises NotAnOwner for others.
+        """
         deployment = await self.get(slug)
+        if deployment.members is not None and any(one.source.is_managed for one in given):
+            await self._members.check_owner(slug, by)
         await self._variables.set(deployment, given, by)
         logger.event("variables.set", deployment=slug, count=len(given))
         return await self._variables.of(deployment)

@@ -17,10 +17,12 @@ from uuid import UUID
 
 from windlass import metrics
 from windlass.deployments.secret_reads import Answer, Connections
-from windlass.deployments.variables import open_values, seal_value
+from windlass.deployments.variables import not_permitted, open_values, seal_value
 from windlass.lifecycle.worker_config import UnreadableSecrets
+from windlass.rights import Role
 from windlass.secrets.provider import (
     WORKLOAD_IDENTITY,
+    CredentialNotPermitted,
     NoCredential,
     SecretError,
     UnusableSecret,
@@ -73,6 +75,8 @@ class Read:
 
     variable: SealedVariable
     credential: CredentialRow | None
+    refusal: CredentialNotPermitted | None = None
+    """Why the variable may not use its credential: an error, also where a value is stored."""
 
     @property
     def is_static(self) -> bool:
@@ -81,12 +85,14 @@ class Read:
     @property
     def is_due_at_kickoff(self) -> bool:
         """A variable without a credential keeps the value of its deploy, and is an error if it has none."""
+        if self.refusal is not None:
+            return True
         return self.variable.value is None if self.credential is None else not self.is_static
 
     @property
     def secret(self) -> Secret | None:
         name = (self.variable.secret_name or "").partition("#")[0]
-        return (self.credential.id, name) if self.credential else None
+        return (self.credential.id, name) if self.credential and self.refusal is None else None
 
     @property
     def place(self) -> str:
@@ -142,7 +148,7 @@ class Resolver:
             return Resolved(values)
         at, began = datetime.now(UTC), time.monotonic()
         credentials = await self._credentials.of_variables(managed)
-        found = [Read(one, credential_of(one, credentials)) for one in managed]
+        found = await self._permitted(deployment, [Read(one, credential_of(one, credentials)) for one in managed])
         reads = [one for one in found if at_deploy or one.is_due_at_kickoff]
         if not reads:
             return Resolved(values, missing(managed, values))
@@ -163,6 +169,19 @@ class Resolver:
     def stored(self, deployment: UUID, variables: Sequence[SealedVariable]) -> dict[str, str]:
         """Returns the values that are stored. Raises UnknownKey and Damaged."""
         return open_values(self._key_ring, deployment, [one for one in variables if one.value is not None])
+
+    async def _permitted(self, deployment: UUID, reads: Sequence[Read]) -> list[Read]:
+        """Returns the reads, with a refusal where the credential is not permitted for the variable."""
+        if all(one.credential is None or one.credential.permits(deployment, Role.DEVELOPER) for one in reads):
+            return list(reads)
+        roles = await self._credentials.set_as(deployment)
+        return [
+            one
+            if one.credential is None
+            or one.credential.permits(deployment, roles.get(one.variable.name, Role.DEVELOPER))
+            else replace(one, refusal=not_permitted(one.credential))
+            for one in reads
+        ]
 
     async def _answers(self, reads: Sequence[Read]) -> dict[Secret, Answer]:
         """Reads each secret once, all at the same time."""
@@ -232,7 +251,10 @@ def judged(reads: Sequence[Read], answers: Mapping[Secret, Answer], seconds: flo
     failures: list[tuple[Read, SecretError]] = []
     described: list[Report] = []
     for one in reads:
-        answer, error = answers[one.secret] if one.secret else Answer("", no_credential(one.variable)), None
+        answer, error = (
+            answers[one.secret] if one.secret else Answer("", one.refusal or no_credential(one.variable)),
+            None,
+        )
         try:
             values[one.variable.name] = one.value_in(answer)
         except SecretError as raised:

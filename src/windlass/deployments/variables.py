@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from windlass.errors import WindlassError
+from windlass.rights import Role
 from windlass.secrets.key_ring import Sealed
-from windlass.secrets.provider import WORKLOAD_IDENTITY, NoCredential, parse_reference
+from windlass.secrets.provider import WORKLOAD_IDENTITY, CredentialNotPermitted, NoCredential, parse_reference
 from windlass.secrets.providers import provider
 from windlass.store.audit import Change
 from windlass.store.sealed_variables import SealedVariable
@@ -104,8 +105,8 @@ class Variables:
         return [self._shown(deployment.id, row) for row in await self._store.of_deployment(deployment.id)]
 
     async def set(self, deployment: Deployment, given: Sequence[GivenVariable], by: Actor) -> None:
-        """Sets all of these, or none, and keeps the others. Raises BadVariable, TooManyVariables, and NoCredential for
-        a source without one.
+        """Sets all of these, or none, and keeps the others. Raises BadVariable, TooManyVariables, NoCredential for a
+        source without one, and CredentialNotPermitted for one that this person may not use here.
         """
         if len({one.name for one in given}) < len(given):
             raise BadVariable("A variable is given twice.", "Give each name once.")
@@ -113,6 +114,7 @@ class Variables:
             check(one)
 
         def decide(before: Mapping[str, SealedVariable], usable: Sequence[CredentialRow]) -> list[SealedVariable]:
+            check_permitted(deployment, given, usable, by.role or Role.VIEWER)
             return [self._sealed(deployment.id, one, before.get(one.name), usable) for one in given]
 
         await self._store.set(
@@ -158,6 +160,26 @@ class Variables:
             row.updated_at,
             row.updated_by,
         )
+
+
+def check_permitted(
+    deployment: Deployment, given: Sequence[GivenVariable], usable: Sequence[CredentialRow], role: Role
+) -> None:
+    """Raises NoCredential, and CredentialNotPermitted."""
+    for one in given:
+        credential = credential_of(one.source, usable) if one.source.is_managed else None
+        if credential is not None and not credential.permits(deployment.id, role):
+            raise not_permitted(credential)
+
+
+def not_permitted(credential: CredentialRow) -> CredentialNotPermitted:
+    """Returns the error that names whom to ask."""
+    who = f"{credential.updated_by}, who changed the credential last, or another" if credential.updated_by else "an"
+    return CredentialNotPermitted(
+        f"The credential {credential.name} is not permitted for this deployment.",
+        f"Ask {who} owner of the server to permit it: windlass credentials change {credential.name} --deployments "
+        "NAME,...",
+    )
 
 
 def managed(given: GivenVariable, before: SealedVariable | None, usable: Sequence[CredentialRow]) -> SealedVariable:

@@ -82,6 +82,12 @@ class NoCredential(SecretError):  # noqa: N818 - describes the credential
     code = "no_credential"
 
 
+class CredentialNotPermitted(SecretError):  # noqa: N818 - describes the credential
+    """Reports a deployment, or the role of a person, that may not use the credential."""
+
+    code = "credential_not_permitted"
+
+
 class NoIssuer(SecretError):  # noqa: N818 - describes the issuer
     code = "no_issuer"
 

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
-from windlass.rights import limit_of
+from windlass.rights import Role, limit_of
 from windlass.store.database import Connection, Database, queries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
     from uuid import UUID
-
-    from windlass.rights import Role
 
 SQL = queries("audit")
 
@@ -66,8 +64,8 @@ class Actor:
 
 REMOVAL = Actor(None, "(removal)", kind="server")
 """The server, which stops and deletes the kickoffs of a crew or a user that somebody has removed."""
-COMMAND_LINE = Actor(None, "(command line)")
-"""A command that opens the database of its machine and has no token."""
+COMMAND_LINE = Actor(None, "(command line)", role=Role.OWNER)
+"""A command that opens the database of its machine and has no token. Whoever may do that may do all."""
 
 
 @dataclass(frozen=True, slots=True)

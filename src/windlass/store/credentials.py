@@ -12,22 +12,33 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from psycopg import sql
+
 from windlass.errors import WindlassError
+from windlass.rights import Role
 from windlass.store.audit import Change, record
 from windlass.store.database import Connection, fetch, queries
+from windlass.store.managing import NoSuchDeployment
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Collection, Iterable, Sequence
     from datetime import datetime
     from uuid import UUID
 
-    from windlass.store.database import Database
+    from windlass.store.database import Database, Row, Statement
     from windlass.store.sealed_variables import SealedVariable
 
 SQL = queries("credentials")
 MOST_CREDENTIALS = 500
 MOST_NAMED = 10
 """Variables that an error names."""
+
+
+def _rows(which: str) -> Statement:
+    return sql.SQL(SQL["rows"].format(which=SQL[which], limit=sql.Literal(MOST_CREDENTIALS)).as_string())
+
+
+USABLE, NAMED, USED = _rows("usable"), _rows("named"), _rows("used")
 
 
 class CredentialExists(WindlassError):  # noqa: N818 - describes the credential
@@ -51,7 +62,8 @@ class TooManyCredentials(WindlassError):  # noqa: N818 - describes the credentia
 class NewCredential:
     """A credential to store. `configuration` is encrypted JSON.
 
-    With `at_deploy`, values are read at deploy and stored. Otherwise they are read at each kickoff.
+    With `at_deploy`, values are read at deploy and stored. Otherwise they are read at each kickoff. `deployments` are
+    the slugs of those that may use it, `roles` those of people who may use it in all deployments.
     """
 
     id: UUID
@@ -61,13 +73,15 @@ class NewCredential:
     configuration: str
     is_default: bool
     at_deploy: bool
+    roles: Sequence[str] = ()
+    deployments: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialRow:
     """`configuration` is encrypted JSON. `is_default` marks the default credential of its provider.
 
-    `created_by` and `updated_by` are names of users.
+    `created_by` and `updated_by` are names of users, `deployments` slugs of those that exist.
     """
 
     id: UUID
@@ -76,10 +90,23 @@ class CredentialRow:
     method: str
     configuration: str
     is_default: bool
+    roles: Sequence[str]
+    deployment_ids: Sequence[UUID]
+    deployments: Sequence[str]
     created_at: datetime
     created_by: str | None
     updated_at: datetime
     updated_by: str | None
+
+    def permits(self, deployment: UUID, role: Role) -> bool:
+        """Returns whether a variable of the deployment that a person with this role has set may use it."""
+        return deployment in self.deployment_ids or role in roles_that_use(self.roles, self.deployment_ids)
+
+
+def roles_that_use(roles: Collection[str], deployments: Collection[UUID]) -> list[Role]:
+    """Returns the roles of people who may use a credential in each deployment. Without any permission, owners may."""
+    listed = roles or ([] if deployments else [Role.OWNER])
+    return [role for role in Role if any(role.includes(Role(one)) for one in listed)]
 
 
 Alter = Callable[[CredentialRow], NewCredential]
@@ -90,21 +117,28 @@ class CredentialStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def all(self) -> list[CredentialRow]:
-        """Returns the credentials in the order of their names."""
-        return [CredentialRow(**row) for row in await self._database.rows(SQL["all"], {"limit": MOST_CREDENTIALS})]
+    async def all(self, *, sees: UUID | None = None) -> list[CredentialRow]:
+        """Returns the credentials in the order of their names: all, or those that the user `sees` can use."""
+        return [CredentialRow(**row) for row in await self._database.rows(USABLE, {"sees": sees})]
 
-    async def get(self, name: str) -> CredentialRow | None:
-        rows = await self._database.rows(SQL["named"], {"names": [name], "providers": []})
-        return CredentialRow(**rows[0]) if rows else None
+    async def get(self, name: str, *, sees: UUID | None = None) -> CredentialRow | None:
+        return next((row for row in await self.all(sees=sees) if row.name == name), None)
 
     async def uses(self) -> dict[UUID, int]:
         """Returns how many variables use each credential, also as the default one. Those without a use are missing."""
         return {row["id"]: row["variables"] for row in await self._database.rows(SQL["uses"])}
 
-    async def used_by(self, row: CredentialRow, *, limit: int) -> list[str]:
-        """Returns variables that use the credential, also as the default one, as `deployment/NAME`."""
-        values = {"id": row.id, "provider": row.provider if row.is_default else None, "limit": limit}
+    async def set_as(self, deployment: UUID) -> dict[str, Role]:
+        """Returns the roles with which people have set the variables of a deployment, by the names of variables."""
+        rows = await self._database.rows(SQL["set_as"], {"deployment": deployment})
+        return {row["name"]: Role(row["set_as"]) for row in rows}
+
+    async def used_by(self, row: CredentialRow, *, limit: int, sees: UUID | None = None) -> list[str]:
+        """Returns variables that use the credential, also as the default one, as `deployment/NAME`. With `sees`, only
+        those of deployments that this user sees.
+        """
+        provider = row.provider if row.is_default else None
+        values = {"id": row.id, "provider": provider, "limit": limit, "sees": sees}
         return [one["variable"] for one in await self._database.rows(SQL["variables_of"], values)]
 
     async def of_variables(self, variables: Iterable[SealedVariable]) -> list[CredentialRow]:
@@ -117,26 +151,29 @@ class CredentialStore:
         if not (ids or providers):
             return []
         values = {"ids": list(ids), "providers": list(providers)}
-        return [CredentialRow(**row) for row in await self._database.rows(SQL["used"], values)]
+        return [CredentialRow(**row) for row in await self._database.rows(USED, values)]
 
     async def add(self, new: NewCredential, change: Change) -> None:
-        """Raises CredentialExists and TooManyCredentials."""
+        """Raises CredentialExists, TooManyCredentials, and NoSuchDeployment."""
         async with self._locked() as connection:
             (found,) = await fetch(connection, SQL["count"])
             if found["count"] >= MOST_CREDENTIALS:
                 raise TooManyCredentials(f"A server can have {MOST_CREDENTIALS} credentials.", "Remove some.")
             await _check_name_is_free(connection, new.name)
+            await _check_deployments(connection, new)
             await _make_default(connection, new)
-            await connection.execute(SQL["add"], {**_columns(new), "by": change.by.user_id})
-            await _forget_values(connection, new)
+            stored = await fetch(connection, SQL["add"], {**_columns(new), "by": change.by.user_id})
+            await _forget_values(connection, new, stored[0])
             await record(connection, change)
 
     async def change(self, name: str, alter: Alter, change: Change) -> bool:
         """Stores what `alter` returns for the credential. Its id and its provider stay. Returns False for no such
         credential.
 
-        Raises what `alter` raises, CredentialExists for the name of another credential, and CredentialInUse when
-        variables use the default credential of the provider, and there would be none.
+        Stored values of variables that may not use it any more are removed.
+
+        Raises what `alter` raises, CredentialExists for the name of another credential, NoSuchDeployment, and
+        CredentialInUse when variables use the default credential of the provider, and there would be none.
         """
         async with self._locked() as connection:
             rows = await credentials_named(connection, [name])
@@ -148,9 +185,10 @@ class CredentialStore:
                 await _check_name_is_free(connection, new.name)
             if before.is_default and not new.is_default:
                 await _check_unused(connection, before, id_=None)
+            await _check_deployments(connection, new)
             await _make_default(connection, new)
-            await connection.execute(SQL["change"], {**_columns(new), "by": change.by.user_id})
-            await _forget_values(connection, new)
+            stored = await fetch(connection, SQL["change"], {**_columns(new), "by": change.by.user_id})
+            await _forget_values(connection, new, stored[0])
             await record(connection, change)
         return True
 
@@ -182,7 +220,7 @@ async def credentials_named(
     connection: Connection, names: Sequence[str], default_of: Sequence[str] = ()
 ) -> list[CredentialRow]:
     """Returns the credentials with these names, and the default ones of the providers `default_of`."""
-    rows = await fetch(connection, SQL["named"], {"names": list(names), "providers": list(default_of)})
+    rows = await fetch(connection, NAMED, {"names": list(names), "providers": list(default_of)})
     return [CredentialRow(**row) for row in rows]
 
 
@@ -193,7 +231,8 @@ async def _check_name_is_free(connection: Connection, name: str) -> None:
 
 async def _check_unused(connection: Connection, row: CredentialRow, *, id_: UUID | None) -> None:
     """Raises CredentialInUse if variables use the credential `id_`, or it is the default one and they use that."""
-    values = {"id": id_, "provider": row.provider if row.is_default else None, "limit": MOST_NAMED + 1}
+    provider = row.provider if row.is_default else None
+    values = {"id": id_, "provider": provider, "limit": MOST_NAMED + 1, "sees": None}
     found = [one["variable"] for one in await fetch(connection, SQL["variables_of"], values)]
     if not found:
         return
@@ -210,12 +249,24 @@ async def _make_default(connection: Connection, new: NewCredential) -> None:
         await connection.execute(SQL["end_default"], {"id": new.id, "provider": new.provider})
 
 
-async def _forget_values(connection: Connection, new: NewCredential) -> None:
-    """Removes the stored values of variables that are now read at each kickoff."""
-    if not new.at_deploy:
-        provider = new.provider if new.is_default else None
-        await connection.execute(SQL["forget_values"], {"id": new.id, "provider": provider})
+async def _check_deployments(connection: Connection, new: NewCredential) -> None:
+    """Raises NoSuchDeployment."""
+    found = {row["slug"] for row in await fetch(connection, SQL["deployments"], {"slugs": list(new.deployments)})}
+    if missing := [slug for slug in new.deployments if slug not in found]:
+        raise NoSuchDeployment(missing[0])
+
+
+async def _forget_values(connection: Connection, new: NewCredential, stored: Row) -> None:
+    """Removes the stored values of variables that are now read at each kickoff, or that may not use the credential."""
+    values = {
+        "id": new.id,
+        "provider": new.provider if new.is_default else None,
+        "kept_for": stored["deployment_ids"] if new.at_deploy else [],
+        "kept_as": roles_that_use(stored["roles"], stored["deployment_ids"]) if new.at_deploy else [],
+    }
+    await connection.execute(SQL["forget_values"], values)
 
 
 def _columns(new: NewCredential) -> dict[str, Any]:
-    return {name: getattr(new, name) for name in NewCredential.__slots__}
+    lists = {"roles": list(new.roles), "deployments": list(new.deployments)}
+    return {**{name: getattr(new, name) for name in NewCredential.__slots__}, **lists}

@@ -219,6 +219,7 @@ class ManagingStore:
         async with self._database.transaction(patient=True) as connection:
             if not await fetch(connection, SQL["forget_version"], values):
                 return
+            await connection.execute(SQL["remove_from_credentials"], values)
             await connection.execute(SQL["remove_rows_of_builds"], values)
             await connection.execute(SQL["remove_builds"], values)
             await connection.execute(SQL["remove_current_versions"], values)

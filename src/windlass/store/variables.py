@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from windlass.errors import WindlassError
+from windlass.rights import Role
 from windlass.store.audit import Change, record
 from windlass.store.credentials import CredentialRow, credentials_named, share_credentials
 from windlass.store.database import Connection, fetch, queries
@@ -102,7 +103,8 @@ class VariableStore:
             await connection.execute(SQL["share_deployment"], {"deployment": deployment})
             before = await fetch(connection, SQL["before"], {"deployment": deployment, "names": sorted(names)})
             new = decide({one.name: one for one in sealed_variables(before)}, usable)
-            await connection.execute(SQL["set"], {**_columns(deployment, new), "by": change.by.user_id})
+            values = {**_columns(deployment, new), "by": change.by.user_id, "set_as": change.by.role or Role.VIEWER}
+            await connection.execute(SQL["set"], values)
             await _check_load(connection, deployment)
             await record(connection, change)
 

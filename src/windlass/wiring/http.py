@@ -176,12 +176,12 @@ def _control_api(shared: Shared, access: TokenAuthenticator, builds: Builds) -> 
     deployments, overview, audit = DeploymentStore(database), OverviewStore(database), AuditStore(database)
     key_ring = infrastructure.key_ring
     usual = Options(max_waiting=settings.max_waiting, limits=settings.limits, retention=settings.retention)
-    variables = Variables(VariableStore(database), key_ring)
+    variables, members = Variables(VariableStore(database), key_ring), Members(MemberStore(database))
     return ControlApi(
         access=access,
         tokens=infrastructure.tokens,
-        members=Members(MemberStore(database)),
-        management=Management(deployments, overview, infrastructure.tokens, variables, usual),
+        members=members,
+        management=Management(deployments, overview, infrastructure.tokens, variables, members, usual),
         overview=overview,
         audit=audit,
         deploys=Deploys(

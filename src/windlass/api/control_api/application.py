@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 PATH = "/api/v1"
 DESCRIPTION = (
     "Deploy crews, and manage deployments, users and tokens. Every request carries `Authorization: Bearer wlp_...`, a "
-    "personal access token. The role of its user decides which operations it may use: `viewer`, `developer` or `owner`. "
-    "A deployment that the user does not see is answered as one that does not exist."
+    "personal access token. The role of its user decides which operations it may use: `viewer`, `developer` or "
+    "`owner`. A deployment that the user does not see is answered as one that does not exist."
 )
 METHOD_NOT_ALLOWED = 405
 EVERYWHERE = (400, 401, 403, 404, 405, 408, 413, 421, 429, 431, 500, 503)

@@ -29,6 +29,19 @@ Members = Annotated[
 LONGEST_PREFIX = 500
 
 
+Roles = Annotated[
+    list[Literal["developer", "owner"]],
+    Field(description="People with these roles use it for variables of every deployment that they may change."),
+]
+Deployments = Annotated[
+    list[Text],
+    Field(
+        max_length=1000,
+        description="Deployments whose variables may use it. Neither deployments nor roles: owners of the server do.",
+    ),
+]
+
+
 class CredentialItem(BaseModel):
     """A credential. No answer has its secret members."""
 
@@ -40,6 +53,8 @@ class CredentialItem(BaseModel):
         description="Its members that are not secret. Null: they can't be decrypted. Give all of them again."
     )
     is_default: bool = Field(description="Whether it is the default credential of its provider.")
+    roles: Roles
+    deployments: Deployments
     variables: int = Field(description="The number of variables that use it.")
     created_at: datetime
     created_by: str | None
@@ -65,6 +80,8 @@ class NewCredentialBody(UnsavedCredential):
 
     name: Text = Field(description="Small letters, digits and hyphens, 63 at most.")
     is_default: bool = Field(False, description="Make it the default credential of its provider.")
+    roles: Roles = Field(default_factory=list)
+    deployments: Deployments = Field(default_factory=list)
 
 
 class CredentialChange(Body):
@@ -77,6 +94,8 @@ class CredentialChange(Body):
         description="Members to change. Null or an empty text removes a member, but keeps a secret one.",
     )
     is_default: bool | None = None
+    roles: Roles | None = None
+    deployments: Deployments | None = None
 
 
 class CheckAnswer(BaseModel):
@@ -125,9 +144,10 @@ class SecretNamesAnswer(BaseModel):
 
 
 @router.get("/credentials")
-async def list_credentials(_: Developer, control: Control) -> CredentialsAnswer:
-    """Lists the credentials of the server, without their secret members."""
-    return CredentialsAnswer(items=[_item(one) for one in await control.credentials.all()])
+async def list_credentials(caller: Developer, control: Control) -> CredentialsAnswer:
+    """Lists the credentials that the caller may use in some deployment, without their secret members."""
+    found = await control.credentials.all(sees=caller.actor.sees)
+    return CredentialsAnswer(items=[_item(one) for one in found])
 
 
 @router.post("/credentials", status_code=201)
@@ -136,7 +156,9 @@ async def add_credential(caller: Owner, control: Control, body: NewCredentialBod
 
     Nothing is sent to the provider. `POST /credentials/{name}/test` makes a handshake.
     """
-    given = GivenCredential(body.name, body.provider, body.method, body.configuration, body.is_default)
+    given = GivenCredential(
+        body.name, body.provider, body.method, body.configuration, body.is_default, body.roles, body.deployments
+    )
     return _item(await control.credentials.add(given, caller.actor))
 
 
@@ -154,9 +176,9 @@ async def test_new_credential(caller: Owner, control: Control, body: UnsavedCred
 
 
 @router.get("/credentials/{name}")
-async def show_credential(_: Developer, control: Control, name: CredentialName) -> CredentialItem:
+async def show_credential(caller: Developer, control: Control, name: CredentialName) -> CredentialItem:
     """Returns a credential, without its secret members."""
-    return _item(await control.credentials.get(name))
+    return _item(await control.credentials.get(name, sees=caller.actor.sees))
 
 
 @router.patch("/credentials/{name}")
@@ -165,9 +187,11 @@ async def change_credential(
 ) -> CredentialItem:
     """Changes a credential. A changed one is used from the next kickoff, or the next deploy, on.
 
+    A variable that may not use it any more fails the next kickoff.
+
     409 when variables use the default credential of the provider, and it would no longer be one.
     """
-    patch = CredentialPatch(body.name, body.method, body.configuration, body.is_default)
+    patch = CredentialPatch(body.name, body.method, body.configuration, body.is_default, body.roles, body.deployments)
     return _item(await control.credentials.change(name, patch, caller.actor))
 
 

@@ -26,7 +26,7 @@ from windlass.deployments.variables import BadVariable, NoSuchVariable
 from windlass.deployments.webhooks import NoSuchDelivery, NoSuchWebhook, TooManyTests
 from windlass.errors import ProjectError
 from windlass.lifecycle.deletion import KickoffsStillOpen
-from windlass.secrets.provider import NoIssuer, ProviderUnavailable, SecretError
+from windlass.secrets.provider import CredentialNotPermitted, NoIssuer, ProviderUnavailable, SecretError
 from windlass.store.credentials import CredentialExists, CredentialInUse, TooManyCredentials
 from windlass.store.managing import (
     AnotherVersion,
@@ -50,6 +50,7 @@ STATUSES: dict[type, int] = {
     BadVariable: 400,
     ProjectError: 400,
     SecretError: 400,
+    CredentialNotPermitted: 403,
     TokenTooLong: 400,
     NoSuchBuild: 404,
     NoSuchCredential: 404,

@@ -15,7 +15,7 @@ CREATE INDEX members_of_user ON members (user_id);
 
 -- Existing credentials stay usable for every developer. The server gives new ones a value of its own.
 ALTER TABLE credentials ADD COLUMN roles text[] NOT NULL DEFAULT '{developer}';
-ALTER TABLE credentials ADD COLUMN deployments uuid[] NOT NULL DEFAULT '{}';
+ALTER TABLE credentials ADD COLUMN deployment_ids uuid[] NOT NULL DEFAULT '{}';
 
 -- The role of the person who chose the source of the value. Of variables that were set before, it is not known.
 ALTER TABLE variables ADD COLUMN set_as text NOT NULL DEFAULT 'developer';

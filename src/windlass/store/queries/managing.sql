@@ -73,6 +73,9 @@ DELETE FROM builds WHERE deployment_id = %(deployment)s
 -- name: forget_version
 UPDATE deployments SET current_version = NULL WHERE id = %(deployment)s AND removed_at IS NOT NULL RETURNING id
 
+-- name: remove_from_credentials
+UPDATE credentials SET deployment_ids = array_remove(deployment_ids, %(deployment)s::uuid) WHERE %(deployment)s::uuid = ANY (deployment_ids)
+
 -- name: remove_current_versions
 DELETE FROM current_versions WHERE deployment_id = %(deployment)s
 

@@ -24,13 +24,14 @@ SELECT name, value, secret, provider, credential_id, secret_name
 
 -- name: set
 -- The time of a read stays with the value that was read.
-INSERT INTO variables (deployment_id, name, value, secret, provider, credential_id, secret_name, updated_by)
-SELECT %(deployment)s, given.name, given.value, given.secret, given.provider, given.credential_id, given.secret_name, %(by)s
+INSERT INTO variables (deployment_id, name, value, secret, provider, credential_id, secret_name, updated_by, set_as)
+SELECT %(deployment)s, given.name, given.value, given.secret, given.provider, given.credential_id, given.secret_name, %(by)s, %(set_as)s
   FROM unnest(%(names)s::text[], %(values)s::text[], %(secrets)s::boolean[], %(providers)s::text[], %(credentials)s::uuid[],
               %(secret_names)s::text[]) AS given (name, value, secret, provider, credential_id, secret_name)
     ON CONFLICT (deployment_id, name) DO UPDATE
        SET value = excluded.value, secret = excluded.secret, provider = excluded.provider, credential_id = excluded.credential_id,
            secret_name = excluded.secret_name, updated_at = now(), updated_by = excluded.updated_by,
+           set_as = excluded.set_as,
            read_at = CASE WHEN excluded.secret_name IS NOT NULL AND excluded.value = variables.value THEN variables.read_at END
 
 -- name: store_read
