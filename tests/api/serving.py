@@ -69,12 +69,8 @@ from windlass.store.files import FileStore
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.listener import Listener
 from windlass.store.managing import ManagingStore
-<<<<<<< HEAD
-from windlass.store.migrate import schema_of
-=======
 from windlass.store.members import MemberStore
-from windlass.store.migrate import is_migrated
->>>>>>> e42edf42 (Give deployments owners and members, and show a person only the deployments of that person)
+from windlass.store.migrate import schema_of
 from windlass.store.overview import OverviewStore
 from windlass.store.retention import RetentionStore
 from windlass.store.signing_keys import SigningKeyStore

@@ -108,7 +108,7 @@ async def test_identity_has_what_to_paste_and_rotates_its_key(server: Server, ow
 
 
 async def test_each_page_and_action_asks_for_its_role(owner: Visitor, server: Server) -> None:
-    name, _ = await add(owner)
+    name, _ = await add(owner, for_developers="on")
     viewer, developer = await Visitor.of(server, Role.VIEWER), await Visitor.of(server, Role.DEVELOPER)
     listed = await developer.get(PATH)
     assert (listed.status_code, name in listed.text, "/providers" in listed.text) == (200, True, False)
