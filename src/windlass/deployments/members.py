@@ -1,5 +1,7 @@
 """The members and owners of a deployment: who sees it, and who may change who sees it."""
 
+# See docs/decisions/security.md#a-deployment-from-before-has-no-members-and-is-visible-to-everybody
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -4,6 +4,7 @@ A value that is read with a workload identity is read for each kickoff, and neve
 static credential is read by builds, and stored encrypted.
 """
 
+# See docs/decisions/security.md#a-credential-is-checked-when-it-is-bound-and-when-it-is-read
 # See docs/decisions/secrets.md#a-request-to-a-secret-manager-is-sent-once
 
 from __future__ import annotations
