@@ -97,7 +97,7 @@ async def change(visit: Visit) -> Response:
     patch = CredentialPatch(
         name=None if new_name == name else new_name,
         configuration=_members(visit, _method(visit, found.provider, found.method)),
-        roles=permitted["roles"],
+        roles=[*permitted["roles"], *(one for one in found.roles if one == Role.OWNER)],  # the form does not have it
         deployments=permitted["deployments"],
     )
     try:

@@ -34,11 +34,11 @@ MOST_NAMED = 10
 """Variables that an error names."""
 
 
-def _rows(which: str) -> Statement:
-    return sql.SQL(SQL["rows"].format(which=SQL[which], limit=sql.Literal(MOST_CREDENTIALS)).as_string())
+def _rows(which: sql.SQL) -> Statement:
+    return sql.SQL(SQL["rows"].format(which=which, limit=sql.Literal(MOST_CREDENTIALS)).as_string())
 
 
-USABLE, NAMED, USED = _rows("usable"), _rows("named"), _rows("used")
+USABLE, NAMED, USED = _rows(SQL["usable"]), _rows(SQL["named"]), _rows(SQL["used"])
 
 
 class CredentialExists(WindlassError):  # noqa: N818 - describes the credential
