@@ -81,6 +81,7 @@ def deployment(slug: str = "tea", **members: Any) -> dict[str, Any]:
         "weight": 1.0,
         "last_kickoff_at": None,
         "created_at": "2026-01-02T03:04:05Z",
+        "visible_to": "everybody",
         "latest_build": {"id": BUILD, "state": "ready"},
         **members,
     }

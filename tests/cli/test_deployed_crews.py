@@ -326,3 +326,34 @@ def test_roles_of_people_and_logins(windlass: Command, folder: Path, server: Sta
     assert output(elsewhere, "cocoa") == "hot green tea\n"
     assert windlass("admin", "users", "change", "vic", "--disable").code == 0
     assert elsewhere("deployments", "list").code == 3
+
+
+def test_the_members_of_a_deployment_and_who_uses_a_credential(windlass: Command, folder: Path) -> None:
+    assert windlass("deploy", project(folder, "members")).code == 0
+    for name in ("ann", "bob"):
+        assert windlass("admin", "users", "add", name, "--role", "developer").code == 0
+    members = ("deployments", "members", "members")
+    shown = windlass(*members)
+    assert shown.err == "Its members and the owners of the server see it.\n"
+    assert ("owner", "yes") == tuple(shown.out.splitlines()[1].split()[:2])
+    added = windlass(*members, "add", "ann", "--owner")
+    assert added.err.startswith("ann is an owner of members.\n")
+    assert value(windlass(*members, "add", "bob", "--visible-to", "everybody", "--json")) != []
+    found: Any = value(windlass(*members, "--json"))
+    assert (found["visible_to"], [one["user"] for one in found["items"]]) == ("everybody", ["ann", "owner", "bob"])
+    assert windlass(*members, "remove", "bob").err == "bob is no member of members any more.\n"
+    refused = windlass(*members, "remove", "bob")
+    assert (refused.code != 0, "'bob' is no member of members." in refused.err) == (True, True)
+    for wrong, words in ((("add",), "Give the name of the person"), (("--owner",), "--owner needs add PERSON.")):
+        assert words in windlass(*members, *wrong).err
+
+    with running(FakeVault()) as vault:
+        made = ("credentials", "add", "vault", "shop", "--method", "token", "--address", vault.address)
+        assert windlass(*made, "--deployments", "members", typed=f"{SECRET}\n").code == 0
+    assert "Used by     the deployments members\n" in windlass("credentials", "show", "shop").out
+    changed: Any = value(
+        windlass("credentials", "change", "shop", "--deployments", "", "--roles", "developer", "--json")
+    )
+    assert (changed["roles"], changed["deployments"]) == (["developer"], [])
+    assert windlass("credentials", "change", "shop", "--roles", "").code == 0
+    assert "Used by     owners of the server\n" in windlass("credentials", "show", "shop").out
