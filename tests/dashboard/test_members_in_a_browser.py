@@ -41,20 +41,21 @@ async def test_an_owner_of_a_crew_adds_a_member_who_then_sees_it(server: Server,
         await part.get_by_role("alert").get_by_text("There is no user 'nobody of this name'.").wait_for()
     await part.get_by_label("Name of the user").fill(bob)
     await part.get_by_role("button", name="Add member").click()
-    await part.get_by_role("button", name=f"Make {bob} an owner").wait_for()
+    await part.get_by_role("button", name=f"Make owner: {bob}").wait_for()
     await hers.picture("members")
 
     await his.go(path)
     part = his.page.get_by_role("region", name="Members")
     assert await part.get_by_role("button").all_inner_texts() == ["Leave"]
     await his.picture("members-of-a-viewer")
-    await part.get_by_role("button", name=f"Remove {bob}").click()
+    await part.get_by_role("button", name=f"Leave: {bob}").click()
     await his.page.get_by_text(f"{bob} is no member of {slug} any more.").wait_for()
     assert f"/ui/crews/{slug}" not in await his.page.content()
     assert [one.user for one in (await members.of(slug)).members] == [ann]
     await hers.page.set_viewport_size({"width": 390, "height": 844})
     await hers.go(path)
     await hers.picture("members-phone")
+    await hers.assert_accessible()
 
 
 async def test_an_owner_of_the_server_sets_who_uses_a_credential(server: Server, tabs: Tabs) -> None:
