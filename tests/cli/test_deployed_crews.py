@@ -335,7 +335,7 @@ def test_the_members_of_a_deployment_and_who_uses_a_credential(windlass: Command
     members = ("deployments", "members", "members")
     shown = windlass(*members)
     assert shown.err == "Its members and the owners of the server see it.\n"
-    assert ("owner", "yes") == tuple(shown.out.splitlines()[1].split()[:2])
+    assert tuple(shown.out.splitlines()[1].split()[:2]) == ("owner", "yes")
     added = windlass(*members, "add", "ann", "--owner")
     assert added.err.startswith("ann is an owner of members.\n")
     assert value(windlass(*members, "add", "bob", "--visible-to", "everybody", "--json")) != []
