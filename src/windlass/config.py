@@ -24,6 +24,7 @@ from windlass.setting_types import (
     Address,
     Age,
     Count,
+    Destinations,
     File,
     Issuer,
     LogLevel,
@@ -303,6 +304,12 @@ class Settings(SignInSettings):
         default_factory=list,
         description="Files of this machine that crews may use beside their own, if their deployment has no `files`: "
         "paths with `:ro` or `:rw`, separated by commas (docs/concepts/processes.md).",
+    )
+    egress: Destinations = Field(
+        default_factory=lambda: ["open"],
+        description="What crews may connect to, for crews that set no `egress` (docs/how-to/egress.md): `open`, "
+        "`public`, `none`, `unrestricted`, or hosts, separated by commas. With `windlass dev` the default is "
+        "`unrestricted`.",
     )
     project_owners: Names = Field(
         default_factory=list,

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from windlass.kickoffs.declared_settings import DAYS, SIZE
+from windlass.kickoffs.egress import EGRESS
 from windlass.kickoffs.opened_files import FILES
 
 
@@ -91,6 +92,7 @@ Seconds = Annotated[float, Field(gt=0)]
 Patterns = Annotated[Names, AfterValidator(_patterns)]
 UserNumbers = Annotated[str, AfterValidator(_user_numbers)]
 Networks = Annotated[Names, AfterValidator(_networks)]
+Destinations = Annotated[Names, AfterValidator(EGRESS.value)]
 OpenedFiles = Annotated[Names, AfterValidator(_opened)]
 Address = Annotated[str | None, AfterValidator(_address)]
 Issuer = Annotated[str | None, AfterValidator(_issuer)]

@@ -1,11 +1,11 @@
 """The start of each process for crews. The server starts it with its own interpreter and as its own user, with
 
-    PYTHON -I -S __main__.py launch SOCKET USER GROUP TASKS PLACES INTERPRETER ARGUMENT...
+    PYTHON -I -S __main__.py launch SOCKET USER GROUP TASKS NETWORK PLACES INTERPRETER ARGUMENT...
 
-with "" for a user, group or bound that stays unchanged. PLACES are the paths that the process may use beside those of
-the machine, as a JSON object (windlass_child.process.places), or "" for all that its user may use. The process drops
-the rights that crews must not have, and executes the crew's INTERPRETER. Code of its environment (.pth files,
-sitecustomize) runs only in that interpreter.
+with "" for a user, group, bound or network that stays unchanged, and "none" for no network. PLACES are the paths that
+the process may use beside those of the machine, as a JSON object (windlass_child.process.places), or "" for all that
+its user may use. The process drops the rights that crews must not have, and executes the crew's INTERPRETER. Code of
+its environment (.pth files, sitecustomize) runs only in that interpreter.
 
 With `probe DOOR USER GROUP NEXT` it tries whether a process of this user may enter namespaces and become the user NEXT.
 
@@ -34,8 +34,7 @@ PACKAGE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - b
 def main() -> int:
     sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry or ".") != os.path.realpath(PACKAGE)]
     if sys.argv[1] == "launch":
-        channel, uid, gid, tasks, places = sys.argv[2:7]
-        return launch(channel, uid, gid, tasks, places, sys.argv[7:])
+        return launch(sys.argv[2:])
     if sys.argv[1] == "probe":
         return probe(*sys.argv[2:6])
     if sys.argv[1] == "child":
@@ -57,7 +56,8 @@ def main() -> int:
     return 0
 
 
-def launch(channel: str, uid: str, gid: str, tasks: str, own: str, command: "list[str]") -> int:
+def launch(arguments: "list[str]") -> int:
+    channel, uid, gid, tasks, network, own, *command = arguments
     close_all_but([int(channel)])  # uvloop starts processes with copies of all its inheritable descriptors
     make_importable()
     import json
@@ -67,6 +67,8 @@ def launch(channel: str, uid: str, gid: str, tasks: str, own: str, command: "lis
     if tasks:
         hardening.bound_tasks(int(tasks))
     hardening.harden()
+    if network == "none" and not without_network(channel):
+        return 1
     if uid:
         hardening.become(int(uid), int(gid))
     hardening.confine({**places.of_the_machine(), **places.OF_A_ZYGOTE, **json.loads(own)} if own else None)
@@ -76,6 +78,18 @@ def launch(channel: str, uid: str, gid: str, tasks: str, own: str, command: "lis
         words = "the interpreter {} can't be started: {}. Make its environment again."
         refuse(int(channel), words.format(command[0], error.strerror))
     return 1
+
+
+def without_network(channel: str) -> bool:
+    from windlass_child.process import namespaces
+
+    try:
+        for listener in namespaces.enter(None, None, []):
+            listener.close()
+    except OSError as error:
+        refuse(int(channel), f"the interpreter can't be separated from the network: {error.strerror or error}")
+        return False
+    return True
 
 
 def probe(door: str, uid: str, gid: str, user: str) -> int:

@@ -262,3 +262,22 @@ async def test_two_who_set_the_same_variables_in_another_order_do_not_block_each
     assert {answer.status_code for answer in answers} == {200}
     values = {one["value"] for one in (await developer.value("GET", variables_of(crew)))["items"]}
     assert len(values) == 1
+
+
+async def test_only_an_owner_changes_the_egress(crew: Crew, developer: Person) -> None:
+    owner = await Person.of(crew.server, Role.OWNER)
+    patch = {"egress": ["unrestricted"], "weight": 2}
+    refused = await developer.refused("PATCH", settings_of(crew), status=403, json=patch)
+    assert refused["message"].startswith("Only a person with the role owner may change egress.")
+    found = await change(owner, crew, {"egress": "api.openai.com:443, *.serper.dev"})
+    assert found["settings"]["egress"] == ["api.openai.com:443", "*.serper.dev"]
+    assert found["own"]["weight"] is None
+    assert (await change(developer, crew, {"weight": 2}))["own"]["egress"] == ["api.openai.com:443", "*.serper.dev"]
+    assert (await change(owner, crew, {"egress": None}))["own"]["egress"] is None
+
+
+async def test_an_egress_that_is_none_is_refused_with_the_reason(crew: Crew) -> None:
+    owner = await Person.of(crew.server, Role.OWNER)
+    patch = {"egress": ["https://api.openai.com"]}
+    refused = await owner.refused("PATCH", settings_of(crew), status=400, json=patch)
+    assert "is a URL: name its host alone" in json.dumps(refused)

@@ -56,3 +56,15 @@ def test_a_timeline_has_a_bound() -> None:
     told.tell("journal_restored", tasks=["b", "c"])
     assert len(told.timeline.roots) == MOST_SPANS
     assert told.timeline.roots[-1].name == "the last"
+
+
+def test_a_connection_is_a_row_of_the_step_that_runs() -> None:
+    told = Told()
+    told.tell("task_started", task_name="find facts", task_id="1")
+    told.tell("connection", host="api.example.com", port=443, allowed=True, sent=1, received=2, seconds=1.5)
+    told.tell("connection", host="evil.example", port=None, allowed=False, seconds=0, error="not permitted")
+    rows = [(one.name, one.state, one.seconds, one.parent and one.parent.name) for one in told.timeline.spans()]
+    assert rows[1:] == [
+        ("api.example.com:443", "done", 1.5, "find facts"),
+        ("evil.example", "failed", 0.0, "find facts"),
+    ]

@@ -134,3 +134,15 @@ async def test_a_crew_is_removed_by_its_name_alone(server: Server, developer: Vi
     assert (await crew.status(kickoff))["state"] == "PENDING"
     assert (await developer.post(f"/ui/crews/{slug}/remove", name=slug, stop="on")).status_code == 303
     assert (await developer.get(f"/ui/crews/{slug}/settings")).status_code == 404
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_only_an_owner_can_change_the_egress(crew: Crew, developer: Visitor, owner: Visitor) -> None:
+    path = f"/ui/crews/{crew.deployment.slug}/settings"
+    refused = await developer.post(path, egress="unrestricted")
+    assert refused.status_code == 403
+    assert "Only a person with the role owner may change egress." in refused.text
+    assert re.search(r'<textarea[^>]*id="egress"[^>]* disabled', (await developer.get(path)).text)
+    assert (await owner.post(path, egress="open\r\n127.0.0.1:11434")).status_code == 303
+    assert (await own(crew.server, crew))["egress"] == ["open", "127.0.0.1:11434"]
+    assert re.search(r'<textarea[^>]*id="egress"[^>]*>\s*open\n127.0.0.1:11434', (await owner.get(path)).text)

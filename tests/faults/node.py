@@ -36,6 +36,7 @@ class Node:
         """The folder that the next start imports Windlass from."""
         self._forked = forked
         own = {"HOME": str(home), "WINDLASS_HOME": str(home), "PYTHONUNBUFFERED": "1"}
+        own["WINDLASS_EGRESS"] = "open,127.0.0.1"  # the crews use servers of the test
         self._environment = {"PATH": os.defpath, "LANG": "C.UTF-8", **own, **settings}
         self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
 

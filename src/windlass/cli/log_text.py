@@ -141,6 +141,12 @@ def _stalled(payload: Payload) -> Iterator[tuple[int, str]]:
     yield from text_of("", payload.get("stacks"))
 
 
+def _connection(payload: Payload) -> Iterator[tuple[int, str]]:
+    place = shown(payload.get("host")) + (f":{shown(payload['port'])}" if payload.get("port") else "")
+    moved = f"{shown(payload.get('sent'))} bytes sent, {shown(payload.get('received'))} received"
+    yield 2, f"connection to {place}: {shown(payload['error']) if payload.get('error') else moved}"
+
+
 def _library_log(payload: Payload) -> Iterator[tuple[int, str]]:
     yield 2, f"{shown(payload.get('level'))} of {shown(payload.get('logger'))}: {shown(payload.get('message'))}"
 
@@ -179,5 +185,6 @@ DESCRIBED: Mapping[str, Callable[[Payload], Iterator[tuple[int, str]]]] = {
     "secrets_resolved": _secrets,
     "traceback": _traceback,
     "stalled": _stalled,
+    "connection": _connection,
 }
 """Describes events by type. Other events are internal to the framework, and only `--json` shows them."""

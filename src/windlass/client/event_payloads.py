@@ -83,6 +83,21 @@ class Stalled(TypedDict, total=False):
     stacks: str
 
 
+class Connection(TypedDict, total=False):
+    """A connection of the crew, at its end, or one that its egress does not permit. `port` and `address` are null for a
+    name that it does not permit.
+    """
+
+    host: str
+    address: str | None
+    port: int | None
+    allowed: bool
+    sent: int
+    received: int
+    seconds: float
+    error: str
+
+
 class TaskEvent(TypedDict, total=False):
     task_name: str | None
     task_id: str
@@ -134,6 +149,7 @@ PAYLOADS: dict[str, type] = {
     "library_log": LibraryLog,
     "secrets_resolved": SecretsResolved,
     "stalled": Stalled,
+    "connection": Connection,
     "task_started": TaskEvent,
     "task_completed": TaskEvent,
     "task_failed": TaskEvent,

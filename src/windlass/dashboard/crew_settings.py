@@ -10,7 +10,7 @@ from windlass.dashboard.crew_frame import crew_of, crew_page
 from windlass.dashboard.routes import Routes, chosen, one_line, several_lines
 from windlass.dashboard.setting_fields import FIELDS, GROUPS, UNITS, text_of, value_of, words_of
 from windlass.deployments.members import EVERYBODY, MEMBERS
-from windlass.deployments.settings import BadSettings
+from windlass.deployments.settings import BadSettings, OwnersOnly
 from windlass.errors import WindlassError
 from windlass.projects.options import TABLES
 from windlass.rights import Role
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.declared_settings import Setting
 
 ROUTES = Routes()
-BAD, CONFLICT = 400, 409
+BAD, FORBIDDEN, CONFLICT = 400, 403, 409
 WAS = "was."
 """The beginning of the names of the fields that hold what a form began with."""
 PATH = "/crews/{slug}/settings"
@@ -65,7 +65,9 @@ async def change(visit: Visit) -> Response:
     patch = _patch(visit, await management.settings(slug))
     try:
         if patch:
-            await management.change_settings(slug, patch, visit.actor)
+            await management.change_settings(slug, patch, visit.actor, visit.person.role)
+    except OwnersOnly as error:
+        return await _page(visit, refusal=error, status=FORBIDDEN)
     except BadSettings as error:
         return await _page(visit, error=error, status=BAD)
     notice = "The settings are saved. Those of runs act from the next kickoff on." if patch else "Nothing was changed."
@@ -121,13 +123,14 @@ async def _page(
     error: BadSettings | None = None,
     removal: WindlassError | None = None,
     membership_error: WindlassError | None = None,
+    refusal: OwnersOnly | None = None,
     status: int = 200,
 ) -> Response:
     crew, members = await crew_of(visit), visit.dashboard.control.members
     found = await visit.dashboard.control.management.settings(crew.slug)
     faults = _by_field(error) if error else {}
     groups = [(group, [_row(one, found, visit, faults) for one in fields]) for group, fields in GROUPS.items()]
-    unplaced = error if error and not faults else None
+    unplaced = refusal or (error if error and not faults else None)
     context = {
         "groups": groups,
         "error": unplaced,

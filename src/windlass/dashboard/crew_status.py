@@ -69,7 +69,7 @@ async def set_profile(visit: Visit) -> Response:
     slug, profile = visit.path["slug"], visit.field("profile")
     if profile not in PROFILES:
         raise HTTPException(ERROR)
-    await visit.dashboard.control.management.change_settings(slug, {"profile": profile}, visit.actor)
+    await visit.dashboard.control.management.change_settings(slug, {"profile": profile}, visit.actor, visit.person.role)
     notice = f"Answers have the profile {profile} from now on, except for tokens with a profile of their own."
     return visit.redirect(f"/ui/crews/{slug}", notice=notice)
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from windlass.dashboard.output import parsed_or_none, text_of
+from windlass.kickoffs.events import CONNECTION
 from windlass.kickoffs.states import TaskState
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.states import Attempt
     from windlass.store.executions import Execution, ExecutionStore, Mark, TaskRow
 
-Kind = Literal["flow", "method", "crew", "task", "agent", "model", "tool", "start"]
+Kind = Literal["flow", "method", "crew", "task", "agent", "model", "tool", "start", "connection"]
 Ending = Literal["done", "failed"]
 STARTS: dict[str, tuple[Kind, str]] = {
     "flow_started": ("flow", "flow_name"),
@@ -52,7 +53,7 @@ ENDS: dict[str, tuple[Kind, Ending]] = {
     "tool_usage_error": ("tool", "failed"),
 }
 NAMING, RESTORED = "agent_logs_started", "journal_restored"
-TYPES = (*STARTS, *ENDS, NAMING, RESTORED)
+TYPES = (*STARTS, *ENDS, NAMING, RESTORED, CONNECTION)
 DEEPEST = 5
 LONGEST_NAME = 120
 MOST_KEPT = 16
@@ -123,6 +124,8 @@ class Timeline:
             self._restore(mark, members)
         elif mark.type == NAMING:
             self._name(members)
+        elif mark.type == CONNECTION:
+            self._connect(mark, members)
 
     def spans(self) -> Iterable[Span]:
         stack = list(reversed(self.roots))
@@ -147,6 +150,20 @@ class Timeline:
         del self._open[:-MOST_OPEN]
         if event:
             self._by_event[event] = span
+
+    def _connect(self, mark: Mark, members: dict[str, Any]) -> None:
+        """Adds a connection, which is reported at its end."""
+        if self._count >= MOST_SPANS:
+            return
+        self._count += 1
+        port, at = _number(members.get("port")), mark.at.timestamp()
+        name = _line(members.get("host")) if port is None else f"{_line(members.get('host'))}:{port}"
+        span = Span(mark.seq, "connection", name, mark.attempt, at, None, None, None)
+        seconds = members.get("seconds")
+        span.end = at + (seconds if isinstance(seconds, int | float) else 0.0)
+        span.state = "failed" if members.get("error") else "done"
+        span.parent = self._parent(span, None)
+        (span.parent.children if span.parent else self.roots).append(span)
 
     def _parent(self, span: Span, event: str | None) -> Span | None:
         if event and (known := self._by_event.get(event)) is not None and known.attempt == span.attempt:
@@ -286,7 +303,9 @@ class Timelines:
 
 def failed_step(spans: Iterable[Span]) -> Span | None:
     """Returns the innermost step that failed last, of a failed kickoff, or else the last step without an end."""
-    found = [span for span in spans if span.seq and span.kind not in {"flow", "crew"} and span.restored is None]
+    found = [
+        span for span in spans if span.seq and span.kind not in {"flow", "crew", "connection"} and span.restored is None
+    ]
     failed = [span for span in found if span.state == "failed"] or [span for span in found if span.end is None]
     last = max((span.attempt for span in found), default=0)
     failed = [span for span in failed if span.attempt == last]

@@ -25,6 +25,7 @@ WORDS = {
     "agent": "Agent",
     "model": "Model call",
     "tool": "Tool call",
+    "connection": "Connection",
 }
 
 
@@ -74,6 +75,9 @@ def _texts(kind: str, start: dict[str, Any], end: dict[str, Any]) -> list[Text]:
         case "task":
             raw = output.get("raw") if isinstance(output, dict) else output
             found = [("Context", start.get("context")), ("Output", raw)]
+        case "connection":
+            moved = f"{start.get('sent', 0):,} bytes sent, {start.get('received', 0):,} received"
+            found = [("Address", start.get("address")), ("Data", moved)]
         case "agent":
             found = [("Prompt", start.get("task_prompt")), ("Output", output)]
         case _:

@@ -240,7 +240,8 @@ class Building:
             lines.add(f"the environment of its packages is {prepared.key}")
         environment = self._crew_environments.of_deployment(variables)
         secrets = {one.name for one in turn.variables if one.secret} & environment.keys()
-        boundary = Boundary(await self._crew_users.of(turn.deployment_id))
+        egress = self._runner.egress_of(options.egress)
+        boundary = Boundary(await self._crew_users.of(turn.deployment_id), egress=egress)
         return Loaded(recognised, options, prepared, environment, frozenset(secrets), entrypoint, boundary)
 
     async def _check_files(self, recognised: Recognised) -> None:

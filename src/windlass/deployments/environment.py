@@ -15,6 +15,7 @@ from fnmatch import translate
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 from dotenv.parser import parse_stream
@@ -84,7 +85,8 @@ class CrewEnvironments:
             own = await self.of_project(Path(claimed.source["root"]))
             variables, again = {**own, **without_ours(resolved.values)}, "start windlass dev again"
         warnings = tuple(not_deployed(name, again) for name in resolved.missing)
-        return CrewEnvironment(variables, secrets, warnings, resolved.report)
+        reachable = () if self._model is None else (self._model.place,)
+        return CrewEnvironment(variables, secrets, warnings, resolved.report, reachable)
 
     def of_deployment(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Returns the environment of the crew of a deployment with these variables. They replace those of the server's
@@ -135,6 +137,11 @@ class OfflineModel:
         self._served = {root.resolve(): notify for root, notify in served.items()}
         self._script = script
         self._last_messages: dict[Path, str] = {}
+
+    @property
+    def place(self) -> str:
+        """Its host and port."""
+        return urlsplit(self._address).netloc
 
     def variables(self, root: Path | None, own: Mapping[str, str]) -> dict[str, str]:
         """Returns the variables that refer a crew with the environment `own` to the offline model. `root` is the folder

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.deployments import crews
-from windlass.deployments.settings import merged, shown_settings
+from windlass.deployments.settings import check_role, merged, shown_settings
 from windlass.store.audit import Change
 from windlass.store.managing import NoSuchDeployment
 from windlass.store.overview import DeploymentFilter
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from windlass.deployments.variables import GivenVariable, Variable, Variables
     from windlass.kickoffs.retention import Retention
     from windlass.projects.options import Options
+    from windlass.rights import Role
     from windlass.secrets.secret import Secret, TokenKind
     from windlass.store.audit import Actor
     from windlass.store.deployments import Deployment, DeploymentStore
@@ -95,11 +96,13 @@ class Management:
         deployment = await self.get(slug)
         return await self._with_warnings(shown_settings(deployment, deployment.settings, self._server))
 
-    async def change_settings(self, slug: str, patch: Mapping[str, Any], by: Actor) -> ShownSettings:
-        """Merges `patch` into the own settings. They act from the next kickoff on. Raises BadSettings.
+    async def change_settings(self, slug: str, patch: Mapping[str, Any], by: Actor, role: Role) -> ShownSettings:
+        """Merges `patch` into the own settings. They act from the next kickoff on. `role` is that of the person. Raises
+        BadSettings and OwnersOnly.
 
         Two changes at once are both made, one after the other; where both set the same member, the later one stays.
         """
+        check_role(patch, role)
         change = Change(by, "deployment.settings", slug, {"settings": patch})
         own = await self._store.change_settings(slug, lambda own: merged(own, patch), change)
         if own is None:

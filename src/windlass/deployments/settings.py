@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from windlass.errors import WindlassError
 from windlass.kickoffs.declared_settings import Declaration, declared
 from windlass.kickoffs.limits import Limits
 from windlass.projects.options import Options
-from windlass.rights import APPROVERS
+from windlass.rights import APPROVERS, Role
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -30,6 +30,27 @@ class BadSettings(WindlassError):  # noqa: N818 - describes the settings
         self.invalid = invalid
 
 
+class OwnersOnly(WindlassError):  # noqa: N818 - describes the settings
+    """Reports settings that only a person with the role owner may change."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        super().__init__(
+            f"Only a person with the role owner may change {', '.join(names)}.", "Ask an owner of the server for it."
+        )
+
+
+def _lines(value: Any) -> Any:
+    """Returns the list for text with commas, as people write it in a command."""
+    return [one.strip() for one in value.split(",") if one.strip()] if isinstance(value, str) else value
+
+
+def check_role(patch: Mapping[str, Any], role: Role) -> None:
+    """Raises OwnersOnly for a change of settings that this role does not permit."""
+    names = sorted(name for name, one in declared(Options).items() if one.by == "owner" and name in patch)
+    if names and not role.includes(Role.OWNER):
+        raise OwnersOnly(names)
+
+
 def _member(declaration: Declaration) -> Any:
     """Returns the type of a member. A member that is null is reset."""
     kind = declaration.kind
@@ -39,7 +60,8 @@ def _member(declaration: Declaration) -> Any:
             kind.value(value)
         return value
 
-    return Annotated[kind.type | None, AfterValidator(check)], Field(
+    text = [BeforeValidator(_lines)] if kind.form == "lines" else []
+    return Annotated[kind.type | None, AfterValidator(check), *text], Field(
         None, description=declaration.meaning, **kind.bounds
     )
 

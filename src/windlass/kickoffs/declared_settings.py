@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 Form = Literal["count", "number", "seconds", "size", "days", "choice", "several", "lines", "text", "table"]
-By = Literal["project", "deployment", "both"]
+By = Literal["project", "deployment", "both", "owner"]
 UNITS = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 SIZE_TEXT = re.compile(r"(\d+(?:\.\d+)?) ?([KMG]B|)", re.IGNORECASE | re.ASCII)
 LARGEST = 2**31 - 1
@@ -151,7 +151,8 @@ OTHERS = Group("Others", "Settings without a group.")
 class Declaration:
     """The declaration of a setting, without its name, type and default.
 
-    `by` names who can set it: the project in its pyproject.toml, the deployment on the server, or both.
+    `by` names who can set it: the project in its pyproject.toml, the deployment on the server, or both. `owner`: the
+    deployment on the server, by a person with this role.
     """
 
     kind: Kind

@@ -18,6 +18,9 @@ TRACEBACK = "traceback"
 SECRETS_RESOLVED = "secrets_resolved"
 """The type of the event that describes the reads of variables from secret managers, without their values."""
 
+CONNECTION = "connection"
+"""The type of the event that describes a connection of a run, or one that its egress does not permit."""
+
 HIDDEN_FROM_USERS = (TRACEBACK, SECRETS_RESOLVED)
 """The types of events that only tokens of the organization see: they have paths, and names of secrets."""
 

@@ -338,7 +338,7 @@ class Run:
         return timeout - self.claimed.ran_for - (time.monotonic() - self._began) + self.lease_handle.waited_for_person
 
     def _spec(self, code: Code, environment: CrewEnvironment) -> RunSpec:
-        source = self.claimed.source
+        source, egress = self.claimed.source, self._runner.egress_of(self._options.egress)
         return RunSpec(
             kickoff_id=str(self.claimed.id),
             attempt=self.claimed.attempt,
@@ -357,7 +357,7 @@ class Run:
             reuse=self._options.reuse,
             version=f"{self.claimed.deployment_id} {self.claimed.digest}",
             isolated=self.claimed.isolated,
-            boundary=code.boundary,
+            boundary=replace(code.boundary, egress=egress.also(environment.reachable)),
             lease=self.lease_handle.until,
             journal=self._journal.replay if self.claimed.attempt > 1 else no_journal,
             tokens_used=self.claimed.usage.total_tokens,

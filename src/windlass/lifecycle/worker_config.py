@@ -34,12 +34,14 @@ class CrewEnvironment:
 
     `secrets` are the names of the variables whose values are masked in all that leaves the process. `warnings` are for
     the kickoff. `resolution` describes the reads from secret managers, for an event of the kickoff; None without any.
+    `reachable` are hosts with ports of the server that the crew may connect to with each egress.
     """
 
     variables: Mapping[str, str] = field(repr=False)
     secrets: frozenset[str] = frozenset()
     warnings: tuple[Warning_, ...] = ()
     resolution: Mapping[str, object] | None = None
+    reachable: tuple[str, ...] = ()
 
 
 class UnreadableSecrets(WindlassError):  # noqa: N818 - describes the secrets

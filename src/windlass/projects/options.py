@@ -29,6 +29,7 @@ from windlass.kickoffs.declared_settings import (
     table,
     whole,
 )
+from windlass.kickoffs.egress import EGRESS
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.questions import FAIL
 from windlass.kickoffs.retention import Retention
@@ -50,6 +51,7 @@ RETENTION = Group(
     "Retention", "How long data of kickoffs is kept after they have ended. 0 or `forever` keeps the data."
 )
 RUNS = Group("Runs and clients", "How a run starts, and what clients of the crew may do.")
+NETWORK = Group("Network", "What the runs of the crew may connect to.")
 APPROVALS = Group("Questions to people", "Who answers when a crew asks a person, and what happens if nobody does.")
 FILES = Group("Files of the project", "What the version of a project consists of, and which Python runs it.")
 ORIGIN = re.compile(r"\*|https?://(?:[a-z0-9-]+(?:\.[a-z0-9-]+)*|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
@@ -205,6 +207,17 @@ class Options:
         group=APPROVALS,
         by="deployment",
     )
+    egress: list[str] | None = setting(
+        None,
+        EGRESS,
+        "Egress",
+        "The hosts that runs may connect to: `open` (all but metadata services and the server's own machine), `public` "
+        "(no private addresses), `none`, `unrestricted`, or a list of names, addresses and networks, each with a port "
+        "or without: `api.openai.com`, `*.serper.dev:443`, `10.1.2.0/24`, `open` together with `127.0.0.1:11434`. Only "
+        "usual ports of services can be reached: name another one with its host.",
+        group=NETWORK,
+        by="owner",
+    )
     secret_in_prompt: Literal["warn", "refuse"] = setting(
         "warn",
         choice(warn="a warning on the kickoff", refuse="the end of the run"),
@@ -249,7 +262,7 @@ class Options:
 
         Raises ProjectError with the file and the key.
         """
-        known = {name: one for name, one in declared(cls).items() if one.by != "deployment"}
+        known = {name: one for name, one in declared(cls).items() if one.by in ("project", "both")}
         names = sorted({*known, *others})
         if unknown := sorted(given.keys() - names):
             raise _fault(file, f"{unknown[0]} is no option; there are: {', '.join(names)}")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from windlass import log
 from windlass.aio import offload, shielded
+from windlass.kickoffs.events import CONNECTION
 from windlass.kickoffs.outcome import Answer, Ended
 from windlass.runner.incoming import MOST_AT_ONCE, ROOM, Incoming, OverLimit, ResultSize
 from windlass.runner.io import (
@@ -36,6 +37,7 @@ from windlass_child.protocol.messages import (
     Born,
     Event,
     Lease,
+    Listening,
     Succeeded,
     Warned,
 )
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
     from windlass.kickoffs.limits import Limits
     from windlass.kickoffs.outcome import Termination
+    from windlass.runner.egress.run_network import RunNetwork
     from windlass.runner.processes import Process
     from windlass.runner.resource_monitor import ResourceMonitor
     from windlass.runner.run_context import LeaseHandle, RunContext
@@ -97,12 +100,15 @@ class Child:
         self.process = process
         self._messages = messages
         self._pipes: dict[Literal["stdout", "stderr"], int] = {"stdout": output, "stderr": errors}
+        self.network: RunNetwork | None = None
         self._sending = asyncio.Lock()
         self._garbled = False
         self._refused = self._over_limit = ""
 
     def close(self) -> None:
         """Closes what the child has sent and is kept beyond a run."""
+        if self.network is not None:
+            self.network.close()
 
     def _watched(self, supervision: Supervision) -> WatchedRun:
         return WatchedRun(
@@ -130,10 +136,11 @@ class Child:
         capture = OutputCapture(supervision.limits.output_limit, supervision.secrets)
         pipes = {stream: FdReader(descriptor) for stream, descriptor in self._pipes.items()}
         try:
-            with (
-                supervision.monitor.over(watched),
-                context.lease_handle.held(partial(self._zygote.lease, self._name)),
-            ):
+            async with contextlib.AsyncExitStack() as stack:
+                if self.network is not None:
+                    await stack.enter_async_context(self.network.during(context.report, supervision.secrets))
+                stack.enter_context(supervision.monitor.over(watched))
+                stack.enter_context(context.lease_handle.held(partial(self._zygote.lease, self._name)))
                 async with asyncio.TaskGroup() as group:
                     sending = group.create_task(self._send_all(journal, message, context.lease_handle))
                     ending = group.create_task(self._end_when_asked(supervision))
@@ -229,7 +236,8 @@ class Child:
                         work = received.work
                         message = await offload(work, received.message) if work else received.message()
                         if isinstance(message, Event):  # most messages are events
-                            await report(message)
+                            if message.type != CONNECTION:  # only the server reports these
+                                await report(message)
                         else:
                             await size.check(message)
                             answer = await self._take(message, answer, report, watched, supervision)
@@ -251,7 +259,13 @@ class Child:
         self, message: Message, answer: Answer | None, report: Report, watched: WatchedRun, supervision: Supervision
     ) -> Answer | None:
         """Handles a message. Returns the answer that the child has given so far, `answer` if this is none."""
-        if isinstance(message, Born):
+        if isinstance(message, Listening) and self.network is not None:
+            self._messages.refuse(self.network.take(self._messages.take_descriptors(then=MOST_DESCRIPTORS)))
+        elif isinstance(message, Listening):
+            raise BadMessage("sockets of a process that has no network of its own")
+        elif isinstance(message, Born):
+            if self.network is not None and not self.network.is_connected:
+                raise BadMessage("no sockets of a process that has a network of its own")
             self._messages.refuse(watched.take(message, self._messages.take_descriptors()))
         elif isinstance(message, Answer) and not (isinstance(message, Asked) and message.waits):
             answer = None if supervision.context.lease_handle.lapsed else message
@@ -280,12 +294,12 @@ C = TypeVar("C", bound=Child)
 
 
 @contextlib.asynccontextmanager
-async def born(kind: type[C], zygote: Zygote, order: Fork) -> AsyncIterator[C]:
-    """Starts a child, and ends it at the end of the block in all cases. Raises ChildLost when no child could be
-    started.
+async def born(kind: type[C], zygote: Zygote, order: Fork, network: RunNetwork | None = None) -> AsyncIterator[C]:
+    """Starts a child, and ends it at the end of the block in all cases. `network` takes the connections to the ports of
+    the order. Raises ChildLost when no child could be started.
     """
     channel, far_end = socket.socketpair()
-    messages = SocketReader(channel, MOST_DESCRIPTORS)
+    messages = SocketReader(channel, MOST_DESCRIPTORS if order.ports is None else len(order.ports) + 1)
     made: list[C] = []
 
     async def end() -> None:
@@ -302,6 +316,7 @@ async def born(kind: type[C], zygote: Zygote, order: Fork) -> AsyncIterator[C]:
                 descriptors = [far_end.fileno(), output.write, errors.write]
                 process = await zygote.fork(order, descriptors)
             made.append(kind(zygote, order.child, process, messages, output.read, errors.read))
+            made[0].network = network
             yield made[0]
         finally:
             await shielded(end())

@@ -13,6 +13,7 @@ import contextlib
 import functools
 import os
 import re
+import resource
 import socket
 import stat
 import sys
@@ -152,6 +153,15 @@ async def in_a_thread(work: Callable[[], None]) -> None:
     threading.Thread(target=run, name="windlass-close", daemon=True).start()
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(done.wait(), CLOSE_SECONDS)
+
+
+def make_room() -> None:
+    """Permits this process as many descriptors as the machine does: each run has a listening socket for each port, and
+    two descriptors for each of its connections.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # a container can forbid it
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def close_all(descriptors: Sequence[int]) -> None:

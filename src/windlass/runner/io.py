@@ -158,9 +158,9 @@ class SocketReader(FdReader):
         self._kept: list[int] = []
         self._unused: list[int] = []
 
-    def take_descriptors(self) -> list[int]:
-        """Returns the descriptors that arrived so far. No descriptor is accepted after this call."""
-        kept, self._kept, self._expected = self._kept, [], 0
+    def take_descriptors(self, *, then: int = 0) -> list[int]:
+        """Returns the descriptors that arrived so far. After this call `then` further ones are accepted."""
+        kept, self._kept, self._expected = self._kept, [], then
         return kept
 
     @property

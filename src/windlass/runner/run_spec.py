@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from windlass.errors import WindlassError
+from windlass.kickoffs.egress import UNRESTRICTED, Egress
 from windlass.kickoffs.limits import Limits
 from windlass.runner.boundary import Boundary
+from windlass.runner.egress.outside import Outside
 from windlass.runner.prepared_interpreters import Prepared
 from windlass_child.masking.secret_parts import is_of_the_machine
 from windlass_child.protocol.frames import encode
@@ -207,7 +209,8 @@ class RunnerConfig:
     namespaces to crews: one zygote then serves the users of many deployments (Boundary.user), else each has its own.
     `closed` are folders of the server that no crew may reach, and `files` those that crews may use which name none.
     `prepared` is the interpreter that this user runs in place of Windlass's own. `limits` apply to inspections whose
-    project sets none. With `cgroups` each run has a cgroup; without, its limits are polled.
+    project sets none. With `cgroups` each run has a cgroup; without, its limits are polled. `egress` is that of
+    inspections. `outside` looks up the hosts that runs connect to.
     """
 
     grace: float = 5.0
@@ -221,6 +224,8 @@ class RunnerConfig:
     cgroups: Cgroups | None = None
     closed: tuple[Path, ...] = ()
     files: Files = ()
+    egress: Egress = UNRESTRICTED
+    outside: Outside = field(default_factory=Outside)
 
 
 def machine_environment(environment: Mapping[str, str]) -> dict[str, str]:

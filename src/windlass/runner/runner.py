@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from windlass import log
 from windlass.aio import shielded
-from windlass.errors import ChildLost, WindlassError
+from windlass.errors import ChildLost, ProjectError, WindlassError
+from windlass.kickoffs.egress import Egress
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.outcome import Ended, Outcome, decide, failure, lost
 from windlass.kickoffs.states import Reason
@@ -22,6 +23,7 @@ from windlass.runner.boundary import Boundary
 from windlass.runner.child import Child, Supervision, born
 from windlass.runner.crew_access import CrewAccess
 from windlass.runner.crew_account import home_of
+from windlass.runner.egress.run_network import RunNetwork, ports_of
 from windlass.runner.file_rules import OWN_INTERPRETER, FileRules
 from windlass.runner.inspection import manifest_in, named_as, while_loading
 from windlass.runner.place import Place, clear
@@ -117,6 +119,7 @@ class Runner:
             await self._folders_gone.wait()
         await self._kept.stop()  # those that became idle meanwhile
         await self._monitor.stop()
+        self._config.outside.close()
         await asyncio.to_thread(scratch.close)
         if self._config.cgroups is not None:
             await asyncio.to_thread(self._config.cgroups.close)
@@ -127,7 +130,8 @@ class Runner:
         Raises ProjectError when the interpreter can't be used, and ChildLost when it fails temporarily.
         """
         self.access.check(interpreter, None)
-        async with self._zygotes.use(self._base_spec(interpreter, preload)):
+        spec = self._base_spec(interpreter, preload)
+        async with self._zygotes.use(replace(spec, network=not self._separates(self._config.egress))):
             pass
 
     def zygotes(self) -> tuple[int, int]:
@@ -141,6 +145,10 @@ class Runner:
     def failed_warm_ups(self) -> int:
         """Returns the number of interpreters whose framework could not run a crew as Windlass runs it."""
         return self._zygotes.failed_warm_ups()
+
+    def egress_of(self, own: Collection[str] | None) -> Egress:
+        """Returns the egress of a crew with this setting; that of the runner if it has none."""
+        return Egress.parse(own) if own else self._config.egress
 
     def limits_of(self, own: Limits) -> Limits:
         """Returns the limits of an inspection: the runner's limits, replaced by those that the project sets."""
@@ -176,7 +184,7 @@ class Runner:
             {},
             self.limits_of(limits or Limits()),
             secrets=frozenset(secrets),
-            boundary=boundary or Boundary(),
+            boundary=boundary or Boundary(egress=self._config.egress),
         )
         with named_as(given, project):
             return await self._inspect(spec, report)
@@ -306,9 +314,22 @@ class Runner:
         zygote = await stack.enter_async_context(self._zygotes.use(*self._zygote_of(spec)))
         name = f"{spec.name}#{next(self._numbers)}"
         lease, tasks, user = context.lease_handle.until, self._tasks_at_most(spec), self._user_in_namespace(spec)
+        egress = spec.boundary.egress
+        ports = ports_of(egress, {**self._machine, **spec.environment}) if self._separates(egress) else None
         places = self._rules.of_run(spec, place.around or place.folder)
-        order = Fork(name, str(place.folder), spec.start, lease, tasks, user, places=places)
-        return await stack.enter_async_context(born(kind, zygote, order))
+        order = Fork(name, str(place.folder), spec.start, lease, tasks, user, ports, places)
+        network = None if ports is None else RunNetwork(egress, self._config.outside)
+        return await stack.enter_async_context(born(kind, zygote, order, network))
+
+    def _separates(self, egress: Egress) -> bool:
+        """Returns whether a run has a network of its own. Raises ProjectError for one that must not run without."""
+        if egress.is_strict and not self._config.namespaces:
+            # See docs/decisions/security.md#without-namespaces-a-strict-egress-refuses-runs
+            raise ProjectError(
+                "this machine can't enforce the egress of the crew: it permits no namespaces to crews.",
+                "`windlass doctor` has the reason. Permit them, or set the egress of the crew to `open`.",
+            )
+        return egress.is_enforced and self._config.namespaces
 
     def _account_of(self, spec: RunSpec) -> Account | None:
         """Returns the user that the run has, None for the server's own."""
@@ -349,6 +370,8 @@ class Runner:
         )
         if not self._config.namespaces:
             zygote_spec = replace(zygote_spec, account=self._account_of(spec))
+        elif spec.boundary.egress.is_enforced:
+            zygote_spec = replace(zygote_spec, network=False)
         if not with_project:
             return zygote_spec
         environment = tuple(sorted(spec.environment.items()))

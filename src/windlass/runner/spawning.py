@@ -1,6 +1,7 @@
 """Starts the process of a zygote, hardened and as the user of crews."""
 
 # See docs/decisions/runner.md#a-zygote-is-started-through-the-servers-interpreter
+# See docs/decisions/security.md#a-zygote-has-no-network
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class ZygoteSpec:
     With `project` the zygote also imports the modules of that project, in `environment`, whose variables `secrets` are
     masked in its errors. `digest` identifies the state
     of the interpreter's environment, and of the project's files. `account` is the user that it runs as, None for the
-    server's own. `program` is its first code. `places` are the files that it may use (FileRules.of_zygote).
+    server's own. `program` is its first code. `places` are the files that it may use (FileRules.of_zygote). With
+    `network` it has that of the machine, else none.
     """
 
     interpreter: Path
@@ -46,6 +48,7 @@ class ZygoteSpec:
     digest: str = ""
     program: Path = PROGRAM
     places: tuple[tuple[str, str], ...] | None = None
+    network: bool = True
 
 
 async def spawn(
@@ -70,7 +73,8 @@ async def spawn(
     try:
         return await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-I", "-S", str(PROGRAM), "launch", channel, *user, "" if tasks is None else str(tasks), places),
+            *("-I", "-S", str(PROGRAM), "launch", channel, *user, "" if tasks is None else str(tasks)),
+            *("" if spec.network else "none", places),
             *program,
             *(["project"] if spec.project else []),
             stdin=asyncio.subprocess.DEVNULL,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from windlass import config, log
 from windlass.accounts import ROOT
@@ -17,6 +19,7 @@ from windlass.deployments.environment import CrewEnvironments, OfflineModel, pas
 from windlass.embedded_postgres.errors import EmbeddedPostgresError
 from windlass.embedded_postgres.home import Paths, account_for, make_home
 from windlass.errors import SettingsError
+from windlass.kickoffs.egress import UNRESTRICTED, Egress
 from windlass.kickoffs.opened_files import opened
 from windlass.offline_model.app import offline_model_app
 from windlass.offline_model.script import Script
@@ -24,6 +27,7 @@ from windlass.projects import Interpreters
 from windlass.runner import Runner, RunnerConfig
 from windlass.runner.cgroups import Cgroups, NotDelegated, delegated, divided
 from windlass.runner.crew_account import check_apart, crew_account
+from windlass.runner.egress.outside import Outside
 from windlass.runner.namespaces import refused
 from windlass.runner.prepared_interpreters import Prepared, prepare
 from windlass.runner.run_spec import TaskBounds, machine_environment
@@ -32,6 +36,8 @@ from windlass.runner.spawning import PROGRAM
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from contextlib import AsyncExitStack
+
+    from pydantic import SecretStr
 
     from windlass.accounts import Account
     from windlass.config import Settings
@@ -47,6 +53,7 @@ TASKS_OF_A_SLOT is the room for each other run in the limit of one run, where cr
 the kernel would count the other programs of the server's user. A fork bomb may reach it before its `process_limit` ends
 the run.
 """
+POSTGRESQL = 5432
 
 
 def runner_of(settings: Settings, notify: Notify, scratch: Path | None = None) -> Runner:
@@ -90,8 +97,17 @@ def runner_of(settings: Settings, notify: Notify, scratch: Path | None = None) -
         cgroups=cgroups_of_runs() if is_server else None,
         closed=(settings.home, config.default_home()),
         files=opened(settings.crew_files),
+        egress=Egress.parse(settings.egress) if is_server else UNRESTRICTED,
+        outside=Outside(hosts_in(settings.database_url) + hosts_in(settings.database_direct_url)),
     )
     return Runner(scratch or place / "runs", machine_environment(config.environment()), runner_config)
+
+
+def hosts_in(url: SecretStr | None) -> tuple[tuple[str, int], ...]:
+    """Returns the hosts and ports of PostgreSQL that a URL names, which may be several."""
+    place = urlsplit(url.get_secret_value()).netloc.rpartition("@")[2] if url else ""
+    found = [re.fullmatch(r"\[?([^\]]+?)\]?(?::(\d+))?", one) for one in place.split(",")]
+    return tuple((one[1], int(one[2] or POSTGRESQL)) for one in found if one)
 
 
 def cgroups_of_runs() -> Cgroups | None:

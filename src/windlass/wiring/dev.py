@@ -74,6 +74,8 @@ def dev(settings: Settings, projects: Sequence[Path], shown: Shown, python: str 
     """Serves projects with all parts in this process. A single one is at the root. Returns an exit code after a stop
     signal.
     """
+    if "egress" not in settings.model_fields_set:
+        settings = settings.model_copy(update={"egress": ["unrestricted"]})  # crews use services of this machine
 
     async def compose(stack: AsyncExitStack) -> Shared:
         return await _serve_projects(settings, stack, projects, shown, interpreters_of_command(python))

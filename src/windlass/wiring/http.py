@@ -175,7 +175,12 @@ def _control_api(shared: Shared, access: TokenAuthenticator, builds: Builds) -> 
     settings, database, infrastructure = shared.settings, shared.database, shared.infrastructure
     deployments, overview, audit = DeploymentStore(database), OverviewStore(database), AuditStore(database)
     key_ring = infrastructure.key_ring
-    usual = Options(max_waiting=settings.max_waiting, limits=settings.limits, retention=settings.retention)
+    usual = Options(
+        max_waiting=settings.max_waiting,
+        limits=settings.limits,
+        retention=settings.retention,
+        egress=settings.egress,
+    )
     variables, members = Variables(VariableStore(database), key_ring), Members(MemberStore(database))
     return ControlApi(
         access=access,

@@ -20,6 +20,7 @@ from windlass.lifecycle.removals import Removals
 from windlass.lifecycle.worker import Worker
 from windlass.lifecycle.worker_config import WorkerConfig
 from windlass.projects import ServedCode, TrustedProjects
+from windlass.runner.descriptors import make_room
 from windlass.store.builds import JOB, BuildStore
 from windlass.store.ending import Endings
 from windlass.store.managing import ManagingStore
@@ -47,6 +48,7 @@ BUILDS_AT_ONCE = 3
 
 
 async def start_runner(shared: Shared) -> Runner:
+    make_room()
     shared.runner = runner = await asyncio.to_thread(runner_of, shared.settings, shared.notify)
     return await shared.stack.enter_async_context(serving(runner))
 

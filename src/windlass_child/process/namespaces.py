@@ -12,15 +12,21 @@ import ctypes
 import os
 import struct
 import sys
+from typing import TYPE_CHECKING
 
 from windlass_child.process.hardening import PR_SET_DUMPABLE, control
+from windlass_child.process.network import catch_all
+
+if TYPE_CHECKING:
+    import socket
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 CAPABILITY_VERSION_3 = 0x20080522
 
 
-def enter(door: int | None, user: int | None, *, network: bool = False) -> None:
-    """Enters a user namespace, and with `network` also a network namespace, which has only a loopback interface.
+def enter(door: int | None, user: int | None, ports: list[int] | None = None) -> list[socket.socket]:
+    """Enters a user namespace, and with `ports` also a network namespace that leads nowhere else. Returns the sockets
+    that take the connections to these ports there (`network.catch_all`).
 
     With `user` the process becomes this user. The other end of `door` is the server's, which is root: a byte asks it to
     permit this user in the namespace (`windlass.runner.namespaces.admit`), and a byte answers. Without `user` the
@@ -28,18 +34,21 @@ def enter(door: int | None, user: int | None, *, network: bool = False) -> None:
 
     Raises OSError. It needs a single thread. The kernel forgets the signal at the end of the parent (PR_SET_PDEATHSIG).
     """
-    own_user = user is not None or os.geteuid() != 0
-    unshare((CLONE_NEWUSER if own_user else 0) | (CLONE_NEWNET if network else 0))
+    ids = os.geteuid(), os.getegid()  # a process without a map in its namespace has others
+    own_user = user is not None or ids[0] != 0
+    unshare((CLONE_NEWUSER if own_user else 0) | (0 if ports is None else CLONE_NEWNET))
+    listeners = [] if ports is None else catch_all(ports)
     if not own_user:
-        return
+        return listeners
     if user is None:
-        map_to_itself()
+        map_to_itself(*ids)
     else:
         if door is None or os.write(door, b"?") != 1 or os.read(door, 1) != b"!":
             raise OSError(f"the server did not permit the user {user}")
         os.setresuid(user, user, user)
     give_up_rights()
     control(PR_SET_DUMPABLE, 0)
+    return listeners
 
 
 def unshare(flags: int) -> None:
@@ -48,9 +57,8 @@ def unshare(flags: int) -> None:
         raise OSError(number, f"no namespaces can be made: {os.strerror(number)}")
 
 
-def map_to_itself() -> None:
+def map_to_itself(uid: int, gid: int) -> None:
     """Permits the process's own user and group in its user namespace, and no others."""
-    uid, gid = os.geteuid(), os.getegid()
     control(PR_SET_DUMPABLE, 1)  # the files of a process that is not dumpable are root's
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         file = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
@@ -70,7 +78,7 @@ def give_up_rights() -> None:
 def main(door: int, user: int | None) -> int:
     """Tries what `enter` does, for the server's question whether this machine permits it."""
     try:
-        enter(door, user, network=True)
+        enter(door, user, [])
     except OSError as error:
         sys.stderr.write(f"{error.strerror or error}\n")
         return 1

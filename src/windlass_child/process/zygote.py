@@ -24,6 +24,7 @@ from windlass_child.process.hardening import become_subreaper, bound_tasks, conf
 from windlass_child.process.huge_pages import HugePages
 from windlass_child.process.output import prepare_output
 from windlass_child.process.process_env import environment
+from windlass_child.protocol.frames import encode
 from windlass_child.protocol.lease import LAPSED, Leases
 from windlass_child.protocol.messages import (
     Exited,
@@ -31,6 +32,7 @@ from windlass_child.protocol.messages import (
     Forked,
     Kill,
     Lease,
+    Listening,
     Message,
     NotForked,
     Preload,
@@ -179,8 +181,8 @@ class Zygote:
         channel, output, errors, *door = descriptors
         os.setsid()
         become_subreaper()
-        if order.user is not None or order.network:
-            separate(order, errors, door)
+        if order.user is not None or order.ports is not None:
+            separate(order, channel, errors, door)
         resume_without_parent()
         confine(None if order.places is None else self._machine_places | order.places)
         if order.tasks is not None:
@@ -269,17 +271,30 @@ class Zygote:
             self._reap()
 
 
-def separate(order: Fork, errors: int, door: list[int]) -> None:
-    """Puts this process into namespaces of its own. Ends it, with the reason in its output, where that is not possible:
-    it must not run in those of the zygote.
+def separate(order: Fork, channel: int, errors: int, door: list[int]) -> None:
+    """Puts this process into namespaces of its own, and sends the worker the sockets of its network. Ends it, with the
+    reason in its output, where that is not possible: it must not run in those of the zygote.
     """
     try:
-        namespaces.enter(door[0] if door else None, order.user, network=order.network)
+        listeners = namespaces.enter(door[0] if door else None, order.user, order.ports)
+        if listeners:
+            hand_over(channel, listeners)
     except OSError as error:
         os.write(errors, f"the process can't be separated from others: {error.strerror or error}\n".encode())
         os._exit(os.EX_SOFTWARE)
     for descriptor in door:
         os.close(descriptor)
+
+
+def hand_over(channel: int, listeners: list[socket.socket]) -> None:
+    """Sends the worker the sockets, of which this process keeps none."""
+    worker = socket.socket(fileno=channel)
+    try:
+        socket.send_fds(worker, [encode(Listening())], [one.fileno() for one in listeners])
+    finally:
+        worker.detach()
+        for one in listeners:
+            one.close()
 
 
 def start_afresh(folder: str, descriptors: list[int], zygote: int, machine: dict[str, str]) -> NoReturn:

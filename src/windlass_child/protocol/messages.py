@@ -43,9 +43,9 @@ class Fork:
     `folder` is the folder of its run (ProcessEnvironment). `start` is "fork", or "exec" for a fresh interpreter that
     shares nothing with the zygote. `lease` is as in Lease. `tasks` is the number of processes and threads of its user
     at which it starts no other ones, None for that of the zygote. `user` is the user that it becomes, None for that of
-    the zygote. With `network` it has a network of its own, without a way out. `places` are the paths that it may use
-    beside those of the machine, with what it may do there (windlass_child.process.places); None for all that its user
-    may use.
+    the zygote. With `ports` it has a network of its own, in which the worker takes the connections to these ports.
+    `places` are the paths that it may use beside those of the machine, with what it may do there
+    (windlass_child.process.places); None for all that its user may use.
     """
 
     child: str
@@ -54,7 +54,7 @@ class Fork:
     lease: float | None = None
     tasks: int | None = None
     user: int | None = None
-    network: bool = False
+    ports: list[int] | None = None
     places: dict[str, str] | None = None
 
 
@@ -282,8 +282,14 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
+class Listening:
+    """The first message of a child with a network of its own (Fork.ports). It carries the sockets that listen there."""
+
+
+@dataclass(frozen=True, slots=True)
 class Born:
-    """The first message of a child. It carries the descriptors of the files that exist, in this order.
+    """The first message of a child, but for `Listening`. It carries the descriptors of the files that exist, in this
+    order.
 
     `memory` is the child's /proc/self/smaps_rollup, which nobody else may open once the child is not dumpable. `stacks`
     is the file that the child writes to at DUMP_SIGNAL.
@@ -451,14 +457,14 @@ class Failed:
 
 Message = (
     Fork | Kill | Signal | Preload | Lease | Ready | Unready | Forked | NotForked | Exited | Inspect | JournalReplay
-    | Run | NextRun | Quit | Abort | JournalCommitted | Answered | Born | Begun | Loaded | Idle | Inspected
+    | Run | NextRun | Quit | Abort | JournalCommitted | Answered | Listening | Born | Begun | Loaded | Idle | Inspected
     | TasksKnown | TaskStarted | TaskEnded | JournalAppend | Asked | ModelCalled | Tokens | Event | Warned | Succeeded
     | Failed
 )  # fmt: skip
 
 FROM_CHILD = (
-    Born, Begun, Loaded, Idle, Inspected, TasksKnown, TaskStarted, TaskEnded, JournalAppend, Asked, ModelCalled, Tokens,
-    Event, Warned, Succeeded, Failed,
+    Listening, Born, Begun, Loaded, Idle, Inspected, TasksKnown, TaskStarted, TaskEnded, JournalAppend, Asked,
+    ModelCalled, Tokens, Event, Warned, Succeeded, Failed,
 )  # fmt: skip
 FROM_ZYGOTE = (Ready, Unready, Forked, NotForked, Exited)
 

@@ -21,7 +21,7 @@ from windlass.deployments.credentials import NoSuchCredential
 from windlass.deployments.deploys import BadName, NoSuchBuild
 from windlass.deployments.identity import KeysAreFixed
 from windlass.deployments.members import NoSuchMember, NotAnOwner, NothingSeen
-from windlass.deployments.settings import BadSettings
+from windlass.deployments.settings import BadSettings, OwnersOnly
 from windlass.deployments.variables import BadVariable, NoSuchVariable
 from windlass.deployments.webhooks import NoSuchDelivery, NoSuchWebhook, TooManyTests
 from windlass.errors import ProjectError
@@ -64,6 +64,7 @@ STATUSES: dict[type, int] = {
     NoSuchVariable: 404,
     NoSuchVersion: 404,
     NoSuchWebhook: 404,
+    OwnersOnly: 403,
     AnotherVersion: 409,
     BuildOpen: 409,
     CredentialExists: 409,

@@ -185,7 +185,8 @@ def namespaces(settings: Settings) -> Finding:
     if why := refused(crews, crews.uid if crews else None):
         return Finding(
             f"this machine permits none to crews: {why}. Each deployment has a zygote of its own instead, and the "
-            "network of the machine (docs/concepts/security.md)",
+            "network of the machine: the egress `open` is not enforced, and runs with a stricter one fail "
+            "(docs/how-to/egress.md)",
             Level.WARN,
         )
     return Finding("each run can have its own")

@@ -75,6 +75,7 @@ class ReusableChild(Child):
             await asyncio.wait_for(asyncio.shield(self._zygote.exit_of(self._name)), QUIT_SECONDS)
 
     def close(self) -> None:
+        super().close()
         for descriptor in (self._rollup, self._stacks):
             if descriptor is not None:
                 os.close(descriptor)

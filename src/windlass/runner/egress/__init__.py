@@ -1,0 +1,1 @@
+"""The connections of runs to other hosts: what is permitted, the answers to their look-ups, and the forwarding."""
