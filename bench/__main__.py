@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bench.accepting import survivors, throughput
 from bench.backlogs import claims
 from bench.deploys import deploys
+from bench.egress import egress
 from bench.fairness import fairness
 from bench.figures import Figure
 from bench.hardship import hardship
@@ -88,6 +89,10 @@ def masks(*, quick: bool) -> Iterator[Figures]:
     yield redaction(rounds=20 if quick else 200)
 
 
+def network(*, quick: bool) -> Iterator[Figures]:
+    yield egress(kickoffs=20 if quick else 200, downloads=3 if quick else 10)
+
+
 SUBJECTS: dict[str, Callable[..., Iterator[Figures]]] = {
     "accepting": accepting,
     "runs": runs,
@@ -98,6 +103,7 @@ SUBJECTS: dict[str, Callable[..., Iterator[Figures]]] = {
     "hardship": hard,
     "redaction": masks,
     "webhooks": hooks,
+    "egress": network,
 }
 
 

@@ -38,7 +38,7 @@ def test_all_is_well_on_a_machine_that_can_serve(windlass: Command, tmp_path: Pa
     (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-hunter2")
     ended = windlass("doctor", f"{tmp_path}/steep.py:steep", WINDLASS_PORT=str(free_port()))
     found = lines(ended)
-    of_machine = ("memory", "users", "isolation", "orphans")  # a container may not have all of it
+    of_machine = ("memory", "users", "namespaces", "isolation", "orphans")  # a container may not have all of it
     assert {level for subject, (level, _) in found.items() if subject not in of_machine} == {"ok"}, ended
     assert list(found) == [
         *("Python", "home", "database", "fork", "limits", *of_machine, "interpreter", "project", "model", "server")
