@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+from patience import DEADLINE
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SECRET = "never-shown-token-1234"
-DEADLINE = 60.0
 
 
 class FakeVault(ThreadingHTTPServer):

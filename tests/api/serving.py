@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from api.described import check_answer
+from patience import DEADLINE
 from store.shared_database import connected
 from windlass import aio
 from windlass.access.authentication import RateLimits, TokenAuthenticator
@@ -94,8 +95,6 @@ KEY_RING = KeyRing([MasterKey(bytes(32))])
 LARGEST_BODY = 1024 * 1024
 LARGE_ANSWERS = 64 * 1024 * 1024
 STOP_GRACE = 5.0
-DEADLINE = 60.0
-"""Seconds after which what a test waits for has failed to come."""
 
 INPUTS_SCHEMA: dict[str, Any] = {
     "type": "object",

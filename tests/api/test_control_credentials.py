@@ -13,7 +13,8 @@ import pytest_asyncio
 
 from api.control import Person
 from api.fake_vault import SECRET, FakeVault, running
-from api.serving import DEADLINE, KEY_RING
+from api.serving import KEY_RING
+from patience import DEADLINE
 from windlass.deployments import credentials
 from windlass.deployments.configurations import open_configuration
 from windlass.rights import Role

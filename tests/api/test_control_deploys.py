@@ -14,7 +14,8 @@ import pytest
 import pytest_asyncio
 
 from api.control import Person
-from api.serving import DEADLINE, manifest, raw, unknown_id, until
+from api.serving import manifest, raw, unknown_id, until
+from patience import DEADLINE
 from windlass.api.control_api.upload_limit import AT_ONCE
 from windlass.lifecycle.accept import Stops
 from windlass.lifecycle.deletion import Deletions, KickoffsStillOpen, UserDeletion

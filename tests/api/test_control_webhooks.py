@@ -12,7 +12,8 @@ import pytest_asyncio
 
 from api.control import Person
 from api.deliveries import deliver, ended
-from api.serving import DEADLINE, unknown_id, until
+from api.serving import unknown_id, until
+from patience import DEADLINE
 from webhooks.receiver import OK, Got, Receiver, Reply
 from windlass.deployments.webhooks import TESTS_AT_ONCE
 from windlass.rights import Role

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from api.serving import DEADLINE, GOOD, LARGEST_BODY, answer_of, raw
+from api.serving import GOOD, LARGEST_BODY, answer_of, raw
+from patience import DEADLINE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,6 +13,7 @@ import pytest
 
 from api.described import check_error
 from api.serving import GOOD, Crew, answer_of, raw, serving
+from patience import DEADLINE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,8 +22,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SECONDS = 0.5
 """That a client has for its request here."""
-DEADLINE = 60.0
-"""Seconds: less than the 20 that a client has for its request elsewhere."""
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 

@@ -17,9 +17,10 @@ import pytest
 from attacks.other_user import INTERPRETER, as_root
 from attacks.server_health import watched
 from cli.the_command import ForkedCommand
+from patience import DEADLINE
 from projects_for_tests.another_user import config_of
 from projects_for_tests.ends import gone
-from projects_for_tests.making import DEADLINE, Heard, function_project, running_bench, written
+from projects_for_tests.making import Heard, function_project, running_bench, written
 from windlass.accounts import Account
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State

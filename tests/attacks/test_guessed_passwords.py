@@ -14,6 +14,7 @@ import pytest
 from api.serving import serving, until
 from dashboard.identity_provider import CLIENT, SECRET, IdentityProvider
 from dashboard.people import PASSWORD, user
+from patience import DEADLINE
 from windlass.access.authentication import Rate, RateLimits
 from windlass.access.openid import OpenId, RoleRules
 from windlass.access.sessions import HASHES_AT_ONCE, TRIES_PER_MINUTE
@@ -33,7 +34,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 ATTACKER, OTHER = "203.0.113.7", "203.0.113.8"
 LIMIT = 5
 NOW = 1000.0
-DEADLINE = 60.0
 _numbers = itertools.count(1)
 
 

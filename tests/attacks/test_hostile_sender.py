@@ -13,6 +13,7 @@ import pytest
 
 from attacks.hostile_sender import CODE
 from lifecycle.running import World
+from patience import DEADLINE
 from projects_for_tests.making import function_project
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from windlass.store.reading import KickoffStatus
 
 MB = 1 << 20
-DEADLINE = 120.0
 LONGEST_BLOCK = 6.0
 """Seconds without a turn of the event loop, on a busy machine. The attacks held it for 7 and 13 on an idle one."""
 
@@ -63,11 +63,6 @@ async def load() -> AsyncIterator[Load]:
         yield made
     finally:
         watching.cancel()
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lifecycle.running.DEADLINE", DEADLINE)
 
 
 @pytest.fixture

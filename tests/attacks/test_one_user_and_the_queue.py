@@ -14,6 +14,7 @@ import pytest
 from psycopg.sql import SQL
 
 from cli.the_command import Command, ForkedCommand
+from patience import DEADLINE
 from store.shared_database import made
 from windlass.kickoffs.manifest import Manifest
 from windlass.store.database import Database
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 QUEUE = 1000
 SHARE = 250
 MANY = 10_000
-DEADLINE = 60.0
 numbers = itertools.count(1)
 pytestmark = pytest.mark.xdist_group("one_user_and_the_queue")
 PILE_UP = SQL(

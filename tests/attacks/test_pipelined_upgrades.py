@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from api.serving import DEADLINE, answer_of
+from api.serving import answer_of
+from patience import DEADLINE
 from windlass.api.connections import MOST_PIPELINED
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from patience import DEADLINE
 from projects_for_tests.ends import alive, gone, kickoff_folders
-from projects_for_tests.making import DEADLINE, Bench, Heard, code_of, doing
+from projects_for_tests.making import Bench, Heard, code_of, doing
 from windlass.errors import ProjectError
 from windlass.kickoffs.states import Reason, State
 from windlass.projects.kinds import KINDS, Kind

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse
 
-from cli.fake_crew import DEADLINE, FakeCrew, completed, failed, problem, running
+from cli.fake_crew import FakeCrew, completed, failed, problem, running
+from patience import DEADLINE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from patience import DEADLINE
 from windlass.api.server import HttpServer
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ Answer = TypeVar("Answer")
 TOKEN = "wlo_of_the_fake_crew"
 KICKOFF = "0199aaaa-0000-7000-8000-000000000001"
 STOPPING = "It is being stopped: its processes are gone within 5 seconds."
-DEADLINE = 60.0
 SCHEMA = {
     "type": "object",
     "properties": {

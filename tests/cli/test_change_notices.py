@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from patience import DEADLINE
 from windlass.projects.digest import look
 from windlass.wiring import change_notices
 from windlass.wiring.change_notices import ChangeNotices
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 
 pytestmark = pytest.mark.unit
-
-
-DEADLINE = 60.0
 
 
 @asynccontextmanager

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.the_command import DEADLINE, Command, ForkedCommand
+from cli.the_command import Command, ForkedCommand
+from patience import DEADLINE
 from projects_for_tests.making import written
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.the_command import DEADLINE, Command, ForkedCommand, line
+from cli.the_command import Command, ForkedCommand, line
+from patience import DEADLINE
 from projects_for_tests.making import written
 
 if TYPE_CHECKING:

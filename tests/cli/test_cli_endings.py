@@ -5,7 +5,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from cli.fake_crew import KICKOFF, TOKEN, FakeCrew, completed, running, task
-from cli.the_command import DEADLINE, line
+from cli.the_command import line
+from patience import DEADLINE
 
 if TYPE_CHECKING:
     from cli.the_command import Command

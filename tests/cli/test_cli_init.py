@@ -13,7 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cli.the_command import DEADLINE, ForkedCommand
+from cli.the_command import ForkedCommand
+from patience import DEADLINE
 from windlass.errors import ProjectError
 from windlass.projects import recognise
 from windlass.projects.making import KINDS_WITH_TEMPLATES as KINDS

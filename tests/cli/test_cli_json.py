@@ -15,7 +15,8 @@ import pytest
 
 from cli.fake_crew import KICKOFF, TOKEN
 from cli.fake_server import FakeServer, deployment, variable
-from cli.the_command import DEADLINE, Command, line, read_to_end
+from cli.the_command import Command, line, read_to_end
+from patience import DEADLINE
 from windlass.api.control_api.answers import DeploymentAnswer
 from windlass.api.control_api.credentials import CheckAnswer, CredentialItem
 from windlass.api.control_api.people import TokenItem

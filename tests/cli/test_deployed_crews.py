@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from api.fake_vault import SECRET, FakeVault, running
-from cli.the_command import DEADLINE, Command, CommandHere, ForkedCommand
+from cli.the_command import Command, CommandHere, ForkedCommand
+from patience import DEADLINE
 from projects_for_tests.making import written
 from projects_for_tests.places import folder_for_all
 

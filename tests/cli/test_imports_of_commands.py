@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.fake_server import FakeServer
-from cli.the_command import DEADLINE, Command
+from cli.the_command import Command
+from patience import DEADLINE
 from projects_for_tests.homes import give_database
 
 if TYPE_CHECKING:

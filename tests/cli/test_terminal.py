@@ -13,7 +13,8 @@ import pytest
 from rich.console import Console
 
 from cli.fake_crew import KICKOFF, TOKEN
-from cli.the_command import DEADLINE, line, read_to_end
+from cli.the_command import line, read_to_end
+from patience import DEADLINE
 from windlass.cli.live_tree import MOST_RUNS, LiveTree
 from windlass.cli.printing import columns, print_table
 from windlass.kickoffs.ids import new_id

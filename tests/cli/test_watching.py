@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.fake_crew import KICKOFF, TOKEN, completed, failed, problem, running, task
-from cli.the_command import DEADLINE, line, read_to_end
+from cli.the_command import line, read_to_end
+from patience import DEADLINE
 
 if TYPE_CHECKING:
     from cli.fake_crew import FakeCrew

@@ -19,6 +19,7 @@ import pytest
 
 import windlass
 from cli.command_forks import ForkedProcess, run, start
+from patience import DEADLINE
 from projects_for_tests.homes import give_database
 from windlass.cli.commands import windlass as root
 from windlass.cli.exit_codes import exit_code
@@ -26,7 +27,6 @@ from windlass.cli.exit_codes import exit_code
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DEADLINE = 60.0
 PACKAGES = [str(Path(package.__file__ or "").parents[1]) for package in (windlass, click)]
 """Where ours and all others are, however this very interpreter found them."""
 

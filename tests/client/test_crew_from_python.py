@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.runs import begin, begin_the_only_one
-from api.serving import DEADLINE, GOOD, unknown_id
+from api.serving import GOOD, unknown_id
+from patience import DEADLINE
 from windlass.client import (
     AsyncCrew,
     Conflict,

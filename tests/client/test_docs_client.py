@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse
 
 import windlass
 from cli.fake_crew import TOKEN, problem
+from patience import DEADLINE
 from windlass import client
 from windlass.client import AsyncCrew, Crew, CrewError
 from windlass.client.event_payloads import PAYLOADS
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "client.md").read_text("utf-8")
 PYTHON = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 JAVASCRIPT = re.findall(r"^```js\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-DEADLINE = 60.0
 NODE = shutil.which("node") or ""
 SHOWN = [
     "['topic']\nAll about tides.\n",

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 from api.runs import begin
-from api.serving import DEADLINE
 from api.test_past_kickoffs import printed, write
+from patience import DEADLINE
 from windlass.client import AsyncCrew, Crew, CrewError, Event, NotFound, Unauthorized, Unreachable
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.runs import begin
-from api.serving import DEADLINE, GOOD
+from api.serving import GOOD
+from patience import DEADLINE
 from windlass.client import AsyncCrew, Conflict, Crew, InvalidRequest, NotFound
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx
 import pytest
 
-from cli.the_command import DEADLINE, ForkedCommand
+from cli.the_command import ForkedCommand
+from patience import DEADLINE
 from projects_for_tests.making import written
 
 if TYPE_CHECKING:

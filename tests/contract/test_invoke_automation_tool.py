@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from cli.the_command import DEADLINE, Command, ForkedCommand
+from cli.the_command import Command, ForkedCommand
+from patience import DEADLINE
 from projects_for_tests.making import written
 
 pytestmark = pytest.mark.xdist_group("served_crews")

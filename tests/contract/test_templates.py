@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.the_command import DEADLINE, ForkedCommand
+from cli.the_command import ForkedCommand
+from patience import DEADLINE
 
 pytestmark = pytest.mark.xdist_group("served_crews")
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
+from patience import DEADLINE
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
@@ -39,8 +41,6 @@ PICTURES = os.environ.get("WINDLASS_TESTS_SCREENSHOTS")  # noqa: TID251 - it is 
 AXE = Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"
 OF_COLOURS = ["color-contrast", "link-in-text-block"]
 """The rules of axe whose results differ between light and dark."""
-DEADLINE = 60.0
-"""Seconds within which what a test waits for on a page has to come."""
 
 FLAGS = [
     "--disable-gpu",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from patience import DEADLINE
 from windlass.rights import Role
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from dashboard.browser import Tab, Tabs
 
 PASSWORD = "correct horse battery"
-DEADLINE = 60.0
 
 _numbers = itertools.count(1)
 

@@ -6,9 +6,10 @@ import asyncio
 import re
 from typing import TYPE_CHECKING
 
-from dashboard.browser import DEADLINE, PHONE, needs_a_browser
+from dashboard.browser import PHONE, needs_a_browser
 from dashboard.people import signed_in
 from dashboard.test_crews_and_system import ended
+from patience import DEADLINE
 from windlass.rights import Role
 
 if TYPE_CHECKING:

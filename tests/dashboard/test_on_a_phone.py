@@ -6,10 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from api.test_files_of_a_kickoff import with_files
-from dashboard.browser import DEADLINE, PHONE, needs_a_browser
+from dashboard.browser import PHONE, needs_a_browser
 from dashboard.made_runs import started
 from dashboard.people import signed_in
 from dashboard.test_every_page import POOR_BUTTONS
+from patience import DEADLINE
 
 if TYPE_CHECKING:
     from api.serving import Crew, Server

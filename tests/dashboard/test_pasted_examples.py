@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from cli.the_command import DEADLINE
+from patience import DEADLINE
 
 if TYPE_CHECKING:
     from dashboard.live import LiveServer

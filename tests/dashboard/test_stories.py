@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from dashboard.browser import DEADLINE, needs_a_browser
+from dashboard.browser import needs_a_browser
+from patience import DEADLINE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from dashboard.browser import DEADLINE, Tab, needs_a_browser
+from dashboard.browser import Tab, needs_a_browser
+from patience import DEADLINE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

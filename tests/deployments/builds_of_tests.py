@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from deployments.memory_managers import MemoryManagers
 from lifecycle.waiting import until
+from patience import DEADLINE
 from projects_for_tests.making import written
 from projects_for_tests.wheels import index
 from store.whole import whole
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from windlass.store.deployments import Version
     from windlass.store.reading import KickoffStatus
 
-DEADLINE = 60.0
 KEYS = KeyRing([MasterKey(bytes(32))])
 PROJECT = '[project]\nname = "tea"\nversion = "1"\ndependencies = []\n[tool.windlass]\nentrypoint = "work:run"\n'
 CODE = 'def run(topic: str) -> str:\n    """Does the work."""\n    return f"first: {topic}"\n'

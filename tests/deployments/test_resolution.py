@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deployments.builds_of_tests import DEADLINE, KEYS, PROJECT, Server
+from deployments.builds_of_tests import KEYS, PROJECT, Server
 from lifecycle.waiting import until
+from patience import DEADLINE
 from store.whole import events_of, loaded
 from windlass.deployments import resolution, secret_reads
 from windlass.deployments.resolution import DevVariables

@@ -18,6 +18,7 @@ import psutil
 import psycopg
 
 import windlass
+from patience import DEADLINE
 from windlass.embedded_postgres import programs
 from windlass.embedded_postgres.home import Paths, account_for
 from windlass.embedded_postgres.postgres import EmbeddedPostgres
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 Seen = TypeVar("Seen")
-DEADLINE = 60.0
 SOURCE = Path(windlass.__file__).parents[1]
 ENVIRONMENT = {
     "PATH": f"{os.defpath}:/usr/sbin:/sbin",

@@ -14,7 +14,6 @@ import psycopg
 import pytest
 
 from embedded_postgres.served_database import (
-    DEADLINE,
     ServerProcess,
     answers,
     ask,
@@ -29,6 +28,7 @@ from embedded_postgres.served_database import (
     stranger,
     until,
 )
+from patience import DEADLINE
 from windlass.embedded_postgres import locks, postgres
 from windlass.embedded_postgres.errors import EmbeddedPostgresError
 from windlass.embedded_postgres.home import Paths

@@ -20,6 +20,7 @@ from faults.registered import registered
 from faults.small_disk import small_disk
 from faults.watch import ResourceMonitor
 from faults.witness import Witness
+from patience import DEADLINE
 from projects_for_tests.homes import give_database
 from store.audit import Audit
 from store.proxy import Proxy
@@ -34,7 +35,6 @@ FAST = {"WINDLASS_LEASE": "2", "WINDLASS_STOP_GRACE": "1", "WINDLASS_DRAIN_GRACE
 """Settings with which what takes a minute else takes seconds."""
 
 USUAL = {"WINDLASS_SLOTS": "3", "WINDLASS_MAX_LOSSES": "100"}
-DEADLINE = 60.0
 ENDED = {"SUCCESS", "FAILED"}
 
 

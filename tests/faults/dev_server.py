@@ -18,13 +18,13 @@ import psutil
 
 import windlass
 from cli.command_forks import ForkedProcess, run, start_with_log
+from patience import DEADLINE
 from projects_for_tests.ends import PROGRAM, words_of
 from projects_for_tests.homes import give_database
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DEADLINE = 45.0
 WINDLASS = [sys.executable, "-m", "windlass"]
 PYPROJECT = '[project]\nname = "slow"\nversion = "1"\n\n[tool.windlass]\nentrypoint = "slow:wait"\n'
 CODE = """

@@ -13,7 +13,8 @@ import httpx
 import psycopg
 import pytest
 
-from faults.dev_server import DEADLINE, DevServer, until
+from faults.dev_server import DevServer, until
+from patience import DEADLINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

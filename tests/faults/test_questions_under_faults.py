@@ -15,8 +15,9 @@ import pytest
 import pytest_asyncio
 
 from faults import harm
-from faults.cluster import DEADLINE, FAST, Cluster, with_database
+from faults.cluster import FAST, Cluster, with_database
 from faults.verdict import verdict
+from patience import DEADLINE
 from projects_for_tests.places import folder_for_all
 
 if TYPE_CHECKING:

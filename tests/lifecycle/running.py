@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import psutil
 
 from deployments.memory_managers import MemoryManagers
+from patience import DEADLINE
 from projects_for_tests.making import function_project
 from store.whole import events_of, whole
 from windlass.aio import serving
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from windlass.store.deployments import Version
     from windlass.store.reading import KickoffStatus
 
-DEADLINE = 60.0
 KEYS = KeyRing([MasterKey(bytes(32))])
 RESOLVER = Resolver(KEYS, CredentialStore(Database("postgresql://127.0.0.1:1/none")), MemoryManagers().connect)
 """Resolves variables with direct values only: its database is not open."""

@@ -7,7 +7,8 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from lifecycle.running import DEADLINE, zygotes
+from lifecycle.running import zygotes
+from patience import DEADLINE
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.questions import Answer
 from windlass.kickoffs.states import State

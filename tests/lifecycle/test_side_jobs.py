@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lifecycle.waiting import until
+from patience import DEADLINE
 from windlass import log
 from windlass.aio import serving
 from windlass.lifecycle.background_tasks import SideJobWorker
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from store.proxy import Proxy
 
 SILENT = 1.0
-WITHIN = 60.0
 
 
 class Deeds:
@@ -92,7 +92,7 @@ def done(deeds: Deeds, *texts: str) -> Callable[[], Any]:
 async def test_a_job_deferred_in_a_transaction_is_done_when_that_is_committed(database: Database, deeds: Deeds) -> None:
     async with working(database.url, deeds.jobs()):
         await defer(database, "note", text="hello")
-        await until(done(deeds, "hello"), within=WITHIN)
+        await until(done(deeds, "hello"), within=DEADLINE)
     assert await jobs_in(database, task_name="note") == []
 
 
@@ -108,7 +108,7 @@ async def test_of_two_servers_one_does_a_job(database: Database, deeds: Deeds) -
     async with working(database.url, deeds.jobs()), working(database.url, deeds.jobs()):
         for number in range(20):
             await defer(database, "note", text=str(number))
-        await until(done(deeds, *map(str, range(20))), within=WITHIN)
+        await until(done(deeds, *map(str, range(20))), within=DEADLINE)
 
 
 async def test_a_job_that_fails_is_told_of_and_tried_again(
@@ -118,7 +118,7 @@ async def test_a_job_that_fails_is_told_of_and_tried_again(
     monkeypatch.setattr(log, "event", lambda _, name, **fields: told.append((name, fields.get("job"))))
     async with working(database.url, deeds.jobs()):
         await defer(database, "fail_once")
-        await until(done(deeds, "tried", "tried"), within=WITHIN)
+        await until(done(deeds, "tried", "tried"), within=DEADLINE)
     assert told == [("side_job.failed", "fail_once")]
 
 
@@ -128,22 +128,22 @@ async def test_what_comes_due_by_itself_is_done_once_by_all_servers(database: Da
 
     jobs = [SideJob("due", work, cron="0 0 * * 1"), SideJob("note", deeds.note)]
     async with working(database.url, jobs), working(database.url, jobs):
-        await until(done(deeds, "due"), within=WITHIN)
+        await until(done(deeds, "due"), within=DEADLINE)
         await defer(database, "note", text="after")
-        await until(done(deeds, "due", "after"), within=WITHIN)
+        await until(done(deeds, "due", "after"), within=DEADLINE)
     async with working(database.url, jobs):  # and not again at the next start
         await defer(database, "note", text="later")
-        await until(done(deeds, "due", "after", "later"), within=WITHIN)
+        await until(done(deeds, "due", "after", "later"), within=DEADLINE)
 
 
 async def test_the_database_may_go_away_and_come_back(proxy: Proxy, database: Database, deeds: Deeds) -> None:
     async with working(proxy.url, deeds.jobs()):
         await defer(database, "note", text="before")
-        await until(done(deeds, "before"), within=WITHIN)
+        await until(done(deeds, "before"), within=DEADLINE)
         await proxy.close()
         await defer(database, "note", text="meanwhile")
         await proxy.open()
-        await until(done(deeds, "before", "meanwhile"), within=WITHIN)
+        await until(done(deeds, "before", "meanwhile"), within=DEADLINE)
 
 
 async def test_it_begins_when_the_database_is_there(proxy: Proxy, database: Database, deeds: Deeds) -> None:
@@ -151,7 +151,7 @@ async def test_it_begins_when_the_database_is_there(proxy: Proxy, database: Data
     async with working(proxy.url, deeds.jobs()):
         await defer(database, "note", text="late")
         await proxy.open()
-        await until(done(deeds, "late"), within=WITHIN)
+        await until(done(deeds, "late"), within=DEADLINE)
 
 
 async def test_the_job_of_a_worker_that_died_is_put_back(database: Database, deeds: Deeds) -> None:
@@ -162,7 +162,7 @@ async def test_the_job_of_a_worker_that_died_is_put_back(database: Database, dee
         "UPDATE procrastinate_jobs SET status = 'doing', worker_id = dead.id FROM dead"
     )
     async with working(database.url, deeds.jobs()):
-        await until(done(deeds, "again"), within=WITHIN)
+        await until(done(deeds, "again"), within=DEADLINE)
 
 
 async def test_the_job_of_a_worker_that_lives_is_not(database: Database, deeds: Deeds) -> None:
@@ -175,10 +175,10 @@ async def test_the_job_of_a_worker_that_lives_is_not(database: Database, deeds: 
         async def both_lived_on() -> bool:
             return bool((await database.rows(beats, now))[0]["n"] == 2)
 
-        await until(both_lived_on, within=WITHIN)
+        await until(both_lived_on, within=DEADLINE)
         assert [row["status"] for row in await jobs_in(database, task_name="wait")] == ["doing"]
         deeds.may_end.set()
-        await until(done(deeds, "waited"), within=WITHIN)
+        await until(done(deeds, "waited"), within=DEADLINE)
 
 
 async def stopped_during_a_job(
@@ -200,7 +200,7 @@ async def test_a_job_that_runs_when_its_server_stops_is_done_by_the_next_one(dat
     assert [row["status"] for row in await jobs_in(database, task_name="wait")] == ["todo"]
     deeds.may_end.set()
     async with working(database.url, deeds.jobs()):
-        await until(done(deeds, "waited"), within=WITHIN)
+        await until(done(deeds, "waited"), within=DEADLINE)
 
 
 async def test_a_server_leaves_a_job_that_it_does_not_know_to_another(database: Database, deeds: Deeds) -> None:
@@ -208,17 +208,17 @@ async def test_a_server_leaves_a_job_that_it_does_not_know_to_another(database: 
     await defer(database, "new", text="new")
     async with working(database.url, deeds.jobs()):
         await defer(database, "note", text="old")
-        await until(done(deeds, "old"), within=WITHIN)
+        await until(done(deeds, "old"), within=DEADLINE)
     assert [row["status"] for row in await jobs_in(database, task_name="new")] == ["todo"]
     async with working(database.url, newer):
-        await until(done(deeds, "old", "new"), within=WITHIN)
+        await until(done(deeds, "old", "new"), within=DEADLINE)
 
 
 async def test_it_takes_two_connections(database: Database, deeds: Deeds) -> None:
     async with working(database.url, deeds.jobs()):
         for number in range(20):
             await defer(database, "note", text=str(number))
-        await until(done(deeds, *map(str, range(20))), within=WITHIN)
+        await until(done(deeds, *map(str, range(20))), within=DEADLINE)
         (row,) = await database.rows(
             "SELECT count(*) AS n FROM pg_stat_activity "
             "WHERE application_name = 'windlass side jobs' AND datname = current_database()"
@@ -234,4 +234,4 @@ async def test_it_stops_though_the_database_is_gone(proxy: Proxy, database: Data
     await stopped_during_a_job(proxy.url, deeds, database, proxy.close)
     deeds.may_end.set()
     async with working(database.url, deeds.jobs()):
-        await until(done(deeds, "waited"), within=WITHIN)
+        await until(done(deeds, "waited"), within=DEADLINE)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lifecycle.running import DEADLINE, Place, World, take_away
+from lifecycle.running import Place, World, take_away
 from lifecycle.waiting import until
+from patience import DEADLINE
 from projects_for_tests.ends import alive, gone, kickoff_folders
 from windlass.aio import shielded
 from windlass.errors import Unstorable

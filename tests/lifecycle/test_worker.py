@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lifecycle.running import DEADLINE, Place, World, kill_zygote_of, no_environment, zygotes
+from lifecycle.running import Place, World, kill_zygote_of, no_environment, zygotes
 from lifecycle.waiting import until
+from patience import DEADLINE
 from projects_for_tests.ends import gone, kickoff_folders
 from store.whole import loaded
 from windlass.errors import DatabaseUnavailable, ProjectError

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import windlass_child
+from patience import DEADLINE
 from projects_for_tests.ends import alive
 from windlass_child.protocol.frames import Frames, encode
 from windlass_child.protocol.messages import (
@@ -43,12 +44,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 PROGRAM = Path(windlass_child.__file__).parent / "__main__.py"
-SECONDS = 60.0
 
 T = TypeVar("T")
 
 
-def until(found: Callable[[], T], seconds: float = SECONDS) -> T:
+def until(found: Callable[[], T], seconds: float = DEADLINE) -> T:
     """Waits until it gives something, and gives that."""
     deadline = time.monotonic() + seconds
     while not (result := found()):
@@ -256,7 +256,7 @@ class DrivenZygote:
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):
             self.channel.shutdown(socket.SHUT_WR)
-        self.process.wait(SECONDS)
+        self.process.wait(DEADLINE)
         self._stack.close()
         self.leave_children()
 
@@ -268,7 +268,7 @@ class DrivenZygote:
                 os.close(descriptor)
         self.children.clear()
 
-    def until(self, found: Callable[[], T], seconds: float = SECONDS) -> T:
+    def until(self, found: Callable[[], T], seconds: float = DEADLINE) -> T:
         """As the function of this name; meanwhile all that comes is read."""
 
         def looked() -> T:

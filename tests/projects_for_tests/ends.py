@@ -7,7 +7,8 @@ from pathlib import Path
 
 import psutil
 
-DEADLINE = 60.0
+from patience import DEADLINE
+
 PROGRAM = "windlass_child/__main__.py"
 _of_others: dict[Path, set[int]] = {}
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from patience import DEADLINE
 from windlass.aio import serving
 from windlass.kickoffs.files import FileLimits
 from windlass.projects import Recognised, recognise
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 PROJECTS = Path(__file__).parent / "projects"
 PYTHON = Path(sys.executable)
-DEADLINE = 60.0
 
 
 def doing(kind: str, folder: Path) -> Path:

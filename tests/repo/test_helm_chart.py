@@ -16,8 +16,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from cli.the_command import DEADLINE, Command
+from cli.the_command import Command
 from faults.cluster import free_port
+from patience import DEADLINE
 from windlass.config import Settings
 
 CHART = Path(__file__).parents[2] / "deploy/helm/windlass"

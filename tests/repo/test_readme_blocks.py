@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from cli.the_command import DEADLINE, PACKAGES, Command, ForkedCommand
+from cli.the_command import PACKAGES, Command, ForkedCommand
+from patience import DEADLINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

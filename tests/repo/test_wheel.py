@@ -12,7 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cli.the_command import DEADLINE, Command
+from cli.the_command import Command
+from patience import DEADLINE
 from windlass.projects.uv import uv_program
 
 ROOT = Path(__file__).parents[2]

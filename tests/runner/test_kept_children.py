@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from patience import DEADLINE
 from projects_for_tests.ends import alive, gone, kickoff_folders, zygotes
-from projects_for_tests.making import DEADLINE, Bench, Heard, function_project, running_bench
+from projects_for_tests.making import Bench, Heard, function_project, running_bench
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.outcome import stopped
 from windlass.kickoffs.states import Reason, State

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from patience import DEADLINE
 from projects_for_tests.ends import gone
-from projects_for_tests.making import DEADLINE, doing
+from projects_for_tests.making import doing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

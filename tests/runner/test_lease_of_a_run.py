@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from patience import DEADLINE
 from projects_for_tests.able import able
 from projects_for_tests.ends import alive, gone, zygotes
-from projects_for_tests.making import DEADLINE, PYTHON, Bench, Heard, function_project
+from projects_for_tests.making import PYTHON, Bench, Heard, function_project
 from windlass.errors import WindlassError
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State

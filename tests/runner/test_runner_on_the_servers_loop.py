@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
+from patience import DEADLINE
 from windlass.kickoffs.states import State
 from windlass.runner import Runner, RunSpec
 from windlass_child.protocol.messages import Project
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.unit
 
 
-DEADLINE = 60.0
 PYPROJECT = '[project]\nname = "leaves"\nversion = "1"\n'
 CODE = """
 import os, subprocess

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from patience import DEADLINE
 from projects_for_tests.ends import alive, gone
-from projects_for_tests.making import DEADLINE, function_project
+from projects_for_tests.making import function_project
 from windlass.runner import boottime
 
 if TYPE_CHECKING:

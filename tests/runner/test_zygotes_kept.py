@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from patience import DEADLINE
 from projects_for_tests.able import able
 from projects_for_tests.ends import zygotes
-from projects_for_tests.making import DEADLINE, Bench, Heard, function_project, running_bench
+from projects_for_tests.making import Bench, Heard, function_project, running_bench
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
 from windlass.runner import Preparing, RunnerConfig

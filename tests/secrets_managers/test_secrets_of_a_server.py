@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from cli.the_command import CommandHere
+from patience import DEADLINE
 from projects_for_tests.making import written
 from projects_for_tests.places import folder_for_all
 from secrets_managers.azure_server import CLIENT, CLIENT_SECRET, TENANT
@@ -36,7 +37,6 @@ pytestmark = pytest.mark.xdist_group("secrets_managers")
 CREW = "marked"
 SECRET = "db-of-the-server"
 PRINTED = "a-word-that-the-search-must-find"
-DEADLINE = 60.0
 PROJECT = '[project]\nname = "marked"\n[tool.windlass]\nentrypoint = "marked:run"\n'
 CODE = f'''
 import base64, hashlib, json, os, pathlib, sys, time, urllib.parse

@@ -9,7 +9,8 @@ import pytest
 
 from cli.batch_crew import BatchCrew, each, records, write
 from cli.fake_crew import problem
-from cli.the_command import DEADLINE, line, read_to_end
+from cli.the_command import line, read_to_end
+from patience import DEADLINE
 from windlass.cli.batch.run import EVERY, Board, Counts
 from windlass.cli.printing import BAR
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.batch_crew import BatchCrew, each, records, results, write, write_as_before
-from cli.the_command import DEADLINE, Ended, line
+from cli.the_command import Ended, line
+from patience import DEADLINE
 
 if TYPE_CHECKING:
     from pathlib import Path
