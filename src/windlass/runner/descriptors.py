@@ -31,6 +31,8 @@ CLOSE_SECONDS = 2.0
 that sent the descriptors keeps its slot meanwhile.
 """
 
+ENOUGH = 65_536
+"""The descriptors of a server. Its processes inherit the number, and some Pythons close as many one by one."""
 CLOSE = "import os, sys; sys.stdin.read(); [os.close(int(number)) for number in sys.argv[1:]]"
 ROLLUP = "/proc/self/smaps_rollup"
 MOUNT = re.compile(rb"^mnt_id:\s+(\d+)$", re.MULTILINE)
@@ -156,12 +158,13 @@ async def in_a_thread(work: Callable[[], None]) -> None:
 
 
 def make_room() -> None:
-    """Permits this process as many descriptors as the machine does: each run has a listening socket for each port, and
-    two descriptors for each of its connections.
+    """Permits this process ENOUGH descriptors, or as many as the machine permits: each run has a listening socket for
+    each port, and two descriptors for each of its connections.
     """
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):  # a container can forbid it
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if now < min(ENOUGH, most):
+        with contextlib.suppress(OSError, ValueError):  # a container can forbid it
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(ENOUGH, most), most))
 
 
 def close_all(descriptors: Sequence[int]) -> None:
