@@ -1,5 +1,7 @@
 """The settings of a deployment. They replace the options of its project, [tool.windlass] in its pyproject.toml."""
 
+# See docs/decisions/security.md#owners-of-a-deployment-do-not-set-what-its-crew-may-reach
+
 from __future__ import annotations
 
 from collections.abc import Mapping
