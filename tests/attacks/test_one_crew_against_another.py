@@ -15,6 +15,7 @@ import pytest
 from attacks.other_user import INTERPRETER, as_root
 from projects_for_tests.another_user import config_of
 from projects_for_tests.making import Bench, Heard, function_project, running_bench
+from projects_for_tests.namespaces import need_namespaces
 from windlass.kickoffs.states import State
 from windlass.runner import Output, RunnerConfig, Terminator
 from windlass.runner.boundary import Boundary
@@ -161,6 +162,8 @@ def separates_users(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture
 async def bench(separates_users: bool, open_folder: Path, home: Path) -> AsyncIterator[Bench]:
     if os.geteuid() == 0:
+        if separates_users:
+            need_namespaces()
         config = config_of(crew_account(None), namespaces=separates_users, closed=(home,))
     else:
         config = RunnerConfig(closed=(home,))

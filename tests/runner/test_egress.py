@@ -14,6 +14,7 @@ import pytest
 
 from projects_for_tests.another_user import config_of
 from projects_for_tests.making import Bench, Heard, function_project, running_bench
+from projects_for_tests.namespaces import need_namespaces
 from runner.test_another_user import OPEN_INTERPRETER
 from windlass.kickoffs.egress import Egress
 from windlass.kickoffs.states import Reason, State
@@ -111,6 +112,7 @@ def config(request: pytest.FixtureRequest) -> RunnerConfig:
     if (request.param == "root's") != is_root:
         pytest.skip("the other kind of server")
     config = config_of(crew_account(None)) if is_root else RunnerConfig()
+    need_namespaces()
     return replace(config, namespaces=True, outside=NamesOfTests([("db.test", DATABASE)]))
 
 

@@ -11,12 +11,12 @@ import pytest
 from projects_for_tests.another_user import config_of
 from projects_for_tests.driver import until
 from projects_for_tests.making import Bench, function_project, running_bench
+from projects_for_tests.namespaces import need_namespaces
 from runner.test_another_user import OPEN_INTERPRETER, as_root, command_of, processes_of
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
 from windlass.runner.boundary import Boundary
 from windlass.runner.crew_account import crew_account
-from windlass.runner.namespaces import refused
 from windlass.runner.processes import users_of
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ def run(do: str, paths: list = [], pid: int = 0):
 
 @pytest.fixture(params=[True, False], ids=["namespaces", "no namespaces"])
 def namespaces(request: pytest.FixtureRequest) -> bool:
+    if request.param:
+        need_namespaces()
     return bool(request.param)
 
 
@@ -92,11 +94,6 @@ async def who(bench: Bench, project: Path, **changes: Any) -> dict[str, Any]:
     assert outcome.state is State.SUCCESS, outcome.error
     found: dict[str, Any] = outcome.json
     return found
-
-
-@as_root
-def test_this_machine_permits_them() -> None:
-    assert refused(crew_account(None), ONE) == ""
 
 
 @as_root
