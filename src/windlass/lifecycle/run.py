@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +14,7 @@ from windlass.aio import cancelled, offload, shielded
 from windlass.errors import DatabaseUnavailable, ProjectError, Unstorable, WindlassError
 from windlass.kickoffs.events import HUMAN_INPUT_REQUESTED, SECRETS_RESOLVED, TRACEBACK
 from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.opened_files import opened
 from windlass.kickoffs.outcome import LONGEST_WORDS, Ended, Outcome, decide, failure, lost, stopped
 from windlass.kickoffs.questions import Question, key_of
 from windlass.kickoffs.states import Reason
@@ -49,6 +51,7 @@ from windlass_child.protocol.truncation import beginning
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from windlass.kickoffs.opened_files import Files
     from windlass.lifecycle.notices import Notices
     from windlass.lifecycle.slots import Slots
     from windlass.lifecycle.worker_config import CrewEnvironment, Environment, Observer, WorkerConfig
@@ -357,13 +360,23 @@ class Run:
             reuse=self._options.reuse,
             version=f"{self.claimed.deployment_id} {self.claimed.digest}",
             isolated=self.claimed.isolated,
-            boundary=replace(code.boundary, egress=egress.also(environment.reachable)),
+            boundary=replace(code.boundary, egress=egress.also(environment.reachable), files=self._files()),
             lease=self.lease_handle.until,
             journal=self._journal.replay if self.claimed.attempt > 1 else no_journal,
             tokens_used=self.claimed.usage.total_tokens,
             model_calls_made=self.claimed.model_calls,
             hooks=self,
         )
+
+    def _files(self) -> Files | None:
+        """Returns the files that the settings open, None for those of the server. Warns of one that is not there."""
+        if self._options.files is None:
+            return None
+        found = opened(self._options.files)
+        for path, _ in found:
+            if not os.path.exists(path):  # noqa: PTH110 - a plain system call for each run
+                self._reports.warn(Warning_("file_not_opened", f"The setting files names {path}, which is not there."))
+        return found
 
     async def _handle(self, report: Message | Output | Preparing | ResultSent) -> None:
         self._show(report)

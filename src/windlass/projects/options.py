@@ -31,6 +31,7 @@ from windlass.kickoffs.declared_settings import (
 )
 from windlass.kickoffs.egress import EGRESS
 from windlass.kickoffs.limits import Limits
+from windlass.kickoffs.opened_files import FILES as OPENED_FILES
 from windlass.kickoffs.questions import FAIL
 from windlass.kickoffs.retention import Retention
 from windlass.kickoffs.retries import Retries
@@ -216,6 +217,15 @@ class Options:
         "or without: `api.openai.com`, `*.serper.dev:443`, `10.1.2.0/24`, `open` together with `127.0.0.1:11434`. Only "
         "usual ports of services can be reached: name another one with its host.",
         group=NETWORK,
+        by="owner",
+    )
+    files: list[str] | None = setting(
+        None,
+        OPENED_FILES,
+        "Files of the server",
+        "Files of the server's machine that runs may use beside their own: paths with `:ro` (read) or `:rw` (write "
+        "too), such as `/data/models:ro`. Folders of the server itself stay closed.",
+        group=RUNS,
         by="owner",
     )
     secret_in_prompt: Literal["warn", "refuse"] = setting(

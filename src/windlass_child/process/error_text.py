@@ -380,7 +380,7 @@ def how_to_write(filename: str, root: Path) -> str:
     instead = "Write into the working folder by a path relative to it, such as open('result.md', 'w'), or into $TMPDIR."
     if Path(filename).is_relative_to(root):
         return f"The project's own folder is read-only in a run. {instead}"
-    opens = "The setting WINDLASS_CREW_FILES of the server opens other paths, such as /data/models:ro."
+    opens = "The setting files of the deployment, or WINDLASS_CREW_FILES, opens others, as in /data:ro."
     return f"The process of a crew may not use this path. {instead} {opens}"
 
 
