@@ -30,6 +30,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def bench(recording: RecordingInterpreter, scratch: Path) -> AsyncIterator[Bench]:
     """One runner for all tests here: a zygote with crewai takes seconds to start."""
     async with running_bench(scratch, interpreter=recording.path) as bench:
+        bench.places.append(recording.path.parent)
         yield bench
 
 

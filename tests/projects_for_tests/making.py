@@ -120,11 +120,12 @@ class ScanAtEnd:
 
 
 class Bench:
-    """A runner with the interpreter that it uses."""
+    """A runner with the interpreter that it uses. Runs may write into `places`, and beside their project."""
 
     def __init__(self, runner: Runner, interpreter: Path = PYTHON) -> None:
         self.runner = runner
         self.interpreter = interpreter
+        self.places: list[Path] = []
 
     async def inspect(
         self, project: Path, environment: dict[str, str] | None = None, heard: Heard | None = None
@@ -149,6 +150,7 @@ class Bench:
         return await self.runner.run(order, heard.report, terminator, heard.lease_handle)
 
     def order(self, found: Recognised, inputs: dict[str, Any], environment: dict[str, str]) -> RunSpec:
+        places = [Path(found.project.root).parent, *self.places]
         return RunSpec(
             kickoff_id=str(uuid.uuid4()),
             attempt=1,
@@ -157,7 +159,7 @@ class Bench:
             project=found.project,
             environment=environment,
             inputs=inputs,
-            boundary=Boundary(files=((str(Path(found.project.root).parent), WRITE),)),
+            boundary=Boundary(files=tuple((str(place), WRITE) for place in places)),
         )
 
 

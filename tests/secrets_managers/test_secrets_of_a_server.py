@@ -125,8 +125,15 @@ def stage(server_of: Callable[[str], ManagerOfTests]) -> Iterator[Stage]:
     aws = server_of("aws")
     endpoints = f"aws.secretsmanager={aws.endpoints.aws_secretsmanager},aws.sts={aws.endpoints.aws_sts}"
     with folder_for_all() as folder, vault_server() as vault:
-        windlass = CommandHere(folder)
-        given = {"WINDLASS_SECRET_ENDPOINTS": endpoints, "WINDLASS_LOG_LEVEL": "DEBUG", "PYTHONPROFILEIMPORTTIME": "1"}
+        windlass, place = CommandHere(folder), folder / "place"
+        place.mkdir()
+        place.chmod(0o777)
+        given = {
+            "WINDLASS_SECRET_ENDPOINTS": endpoints,
+            "WINDLASS_LOG_LEVEL": "DEBUG",
+            "WINDLASS_CREW_FILES": f"{place}:rw",
+            "PYTHONPROFILEIMPORTTIME": "1",
+        }
         with windlass.started("serve", "--port", "0", **given) as server:
             address = server.wait_for("Address").split()[-1]
             server.wait_for("Ctrl-C stops")
@@ -208,8 +215,6 @@ def search_everything(stage: Stage, of_google: ManagerOfTests) -> None:
     search = Search({**stage.values, "client secret": CLIENT_SECRET, "private key": of_key})
     kickoffs = [stage.kickoff(do) for do in ("print", "return", "fail")]
     place = stage.folder / "place"
-    place.mkdir()
-    place.chmod(0o777)
     kickoffs.append(stage.kickoff("hold", place=str(place)))
     with held(place):
         search.processes()
