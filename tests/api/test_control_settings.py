@@ -276,6 +276,15 @@ async def test_only_an_owner_changes_the_egress(crew: Crew, developer: Person) -
     assert (await change(owner, crew, {"egress": None}))["own"]["egress"] is None
 
 
+async def test_only_an_owner_opens_files_of_the_server(crew: Crew, developer: Person) -> None:
+    owner = await Person.of(crew.server, Role.OWNER)
+    await developer.refused("PATCH", settings_of(crew), status=403, json={"files": ["/data:ro"]})
+    found = await change(owner, crew, {"files": ["/data/models:ro"]})
+    assert found["settings"]["files"] == ["/data/models:ro"]
+    refused = await owner.refused("PATCH", settings_of(crew), status=400, json={"files": ["/:rw"]})
+    assert "must be an absolute path" in json.dumps(refused)
+
+
 async def test_an_egress_that_is_none_is_refused_with_the_reason(crew: Crew) -> None:
     owner = await Person.of(crew.server, Role.OWNER)
     patch = {"egress": ["https://api.openai.com"]}

@@ -115,8 +115,8 @@ async def show_settings(_: Viewer, control: Control, slug: Slug) -> SettingsAnsw
 async def change_settings(caller: Developer, control: Control, slug: Slug, body: DeploymentSettings) -> SettingsAnswer:
     """Changes settings of a deployment. The body is a JSON Merge Patch of `own`: null resets a member.
 
-    Only a person with the role owner may change `egress`. Those of runs act from the next kickoff on, the others at
-    once. Of two changes at the same time both are made, one after the other.
+    Only a person with the role owner may change `egress` and `files`. Settings of runs act from the next kickoff on,
+    the others at once. Of two changes at the same time both are made, one after the other.
     """
     patch = body.model_dump(exclude_unset=True)
     return _settings(await control.management.change_settings(slug, patch, caller.actor, caller.role))
