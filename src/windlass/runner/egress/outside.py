@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass.runner.egress.dns import addresses_in
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 
     from windlass.ip_addresses import Address
 
+RESOLVER, DNS = Path("/etc/resolv.conf"), 53
+NAMESERVER = re.compile(r"^nameserver[ \t]+(\S+)", re.MULTILINE)
+ANSWER_SECONDS, LARGEST_ANSWER = 5.0, 4096
 LOOK_UPS_AT_ONCE = 16
 ANY_PORT = 9
 """A connection of UDP needs one, and sends nothing."""
@@ -23,11 +28,13 @@ ANY_PORT = 9
 
 class Outside:
     """Looks up names for all runs of a worker. `closed` are hosts and ports of the server, such as its database, that
-    no run may connect to.
+    no run may connect to. `resolver` is the file that names the nameservers of this machine.
     """
 
-    def __init__(self, closed: Collection[tuple[str, int]] = ()) -> None:
+    def __init__(self, closed: Collection[tuple[str, int]] = (), resolver: Path = RESOLVER, port: int = DNS) -> None:
         self._closed = closed
+        self._resolver = resolver
+        self._port = port
         self._threads: ThreadPoolExecutor | None = None
 
     async def addresses(self, name: str) -> list[Address]:
@@ -37,6 +44,25 @@ class Outside:
             # A look-up blocks a thread for seconds. Those of crews must not keep those of the server waiting.
             self._threads = ThreadPoolExecutor(LOOK_UPS_AT_ONCE, "windlass-names")
         return await loop.run_in_executor(self._threads, addresses_of, name)
+
+    async def passed_on(self, question: bytes) -> bytes | None:
+        """Returns the answer of the first nameserver of this machine to a question of DNS, which is passed on as it
+        is; None without an answer in time. So clients find services (SRV) and texts (TXT).
+        """
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError, ValueError, TimeoutError):
+            host = NAMESERVER.search(self._resolver.read_text("utf-8", "replace"))
+            address = ip_address(host[1] if host else "127.0.0.1")
+            family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
+            with socket.socket(family, socket.SOCK_DGRAM) as asking:
+                asking.setblocking(False)
+                asking.connect((str(address), self._port))
+                asking.send(question)
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    while (answer := await loop.sock_recv(asking, LARGEST_ANSWER))[:2] != question[:2]:
+                        pass
+                    return answer
+        return None
 
     async def is_own(self, address: Address, port: int) -> bool:
         """Returns whether the address is one of this machine, or that of a closed host."""

@@ -306,7 +306,7 @@ class RunNetwork:
                 self._refuse(question.name, None)
             return question.answer(NO_SUCH_NAME)
         if question.record not in (A, AAAA):
-            return question.answer(NO_ERROR)
+            return await self._outside.passed_on(data) or question.answer(SERVER_FAILURE)
         return await self._addresses(question)
 
     async def _addresses(self, question: Question) -> bytes:
