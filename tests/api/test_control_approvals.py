@@ -111,7 +111,7 @@ async def test_what_can_be_no_name_of_a_user_is_refused_by_its_name(crew: Crew, 
     [
         {"approval_timeout": 0},
         {"approval_on_timeout": ""},
-        {"approvers": "ann"},
+        {"approvers": 1},
         {"approvers": [""]},
         {"approvers": [1]},
     ],
