@@ -169,7 +169,7 @@ def test_a_server_answers_and_runs_other_crews_while_fork_bombs_run(open_folder:
         for name, code in (("bomb", CODE), ("other", WAITING))
     ]
     windlass = ForkedCommand(open_folder)
-    settings = {"WINDLASS_PROCESS_LIMIT": str(LIMIT), "WINDLASS_SLOTS": "8"}
+    settings = {"WINDLASS_PROCESS_LIMIT": str(LIMIT), "WINDLASS_SLOTS": "8", "WINDLASS_CREW_FILES": f"{shared}:rw"}
     with windlass.started("dev", *projects, "--port", "0", **settings) as server:
         server.wait_for("Ctrl-C stops it")
         shown = {one["deployment"]: one for one in json.loads(windlass("tokens", "show", "--json").out)}
