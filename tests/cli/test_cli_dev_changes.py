@@ -43,8 +43,10 @@ def project(open_folder: Path) -> Path:
 
 
 @contextmanager
-def served(windlass: Command, project: Path) -> Iterator[Started]:
-    with windlass.started("dev", str(project), "--port", "0") as server:
+def served(windlass: Command, project: Path, opened: Path | None = None) -> Iterator[Started]:
+    """`opened` is a place outside of its own folder that the crew writes to."""
+    files = {"WINDLASS_CREW_FILES": f"{opened}:rw"} if opened else {}
+    with windlass.started("dev", str(project), "--port", "0", **files) as server:
         server.wait_for("Base URL")
         yield server
         server.interrupt()
@@ -101,7 +103,7 @@ def test_code_that_blocks_while_it_is_loaded_does_not_keep_out_what_is_saved_aft
 ) -> None:
     os.mkfifo(told := open_folder / "told")
     told.chmod(0o666)  # crews may run as another user
-    with served(ForkedCommand(open_folder), project) as server:
+    with served(ForkedCommand(open_folder), project, told) as server:
         (project / "steep.py").write_text(BLOCKED.format(told=str(told)) + OLD)
         blocked = pid_told_by(told)
         (project / "steep.py").write_text(NEW)
@@ -115,7 +117,7 @@ def test_what_the_project_writes_while_it_is_loaded_has_it_loaded_no_more_than_o
 ) -> None:
     (project / "steep.py").write_text(WRITES_AT_IMPORT + OLD)
     project.chmod(0o777)  # crews may run as another user
-    with served(ForkedCommand(open_folder), project) as server:
+    with served(ForkedCommand(open_folder), project, project) as server:
         told = server.wait_for("warning: seen.txt changed each time that the project was loaded")
         assert 'ignore = ["seen.txt"] under [tool.windlass]' in told
         (project / "steep.py").write_text(WRITES_AT_IMPORT + NEW)

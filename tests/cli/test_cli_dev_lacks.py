@@ -39,7 +39,8 @@ def test_a_project_is_imported_once_for_a_version(open_folder: Path) -> None:
     counted.chmod(0o777)
     code = f"import os, tempfile\ntempfile.mkstemp(dir={str(counted)!r})\n"
     project = written(open_folder / "project", {"pyproject.toml": PROJECT, "steep.py": code + STEEP})
-    with ForkedCommand(open_folder).started("dev", str(project), "--port", "0") as server:
+    opened = {"WINDLASS_CREW_FILES": f"{counted}:rw"}
+    with ForkedCommand(open_folder).started("dev", str(project), "--port", "0", **opened) as server:
         server.wait_for("Base URL")
         assert len(list(counted.iterdir())) == 1
         (project / "steep.py").write_text(f"{code}\n{STEEP}")
