@@ -59,9 +59,9 @@ class Outside:
                 asking.connect((str(address), self._port))
                 asking.send(question)
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    while (answer := await loop.sock_recv(asking, LARGEST_ANSWER))[:2] != question[:2]:
+                    while (answer := await loop.sock_recv(asking, LARGEST_ANSWER + 1))[:2] != question[:2]:
                         pass
-                    return answer
+                    return answer if len(answer) <= LARGEST_ANSWER else None
         return None
 
     async def is_own(self, address: Address, port: int) -> bool:
