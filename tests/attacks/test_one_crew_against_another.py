@@ -18,8 +18,8 @@ from projects_for_tests.making import Bench, Heard, function_project, running_be
 from projects_for_tests.namespaces import need_namespaces
 from windlass.kickoffs.states import State
 from windlass.runner import Output, RunnerConfig, Terminator
-from windlass.runner.boundary import Boundary
 from windlass.runner.crew_account import crew_account
+from windlass.runner.run_spec import Boundary
 from windlass_child.process.hardening import SCOPES_SIGNALS, landlock_version
 
 if TYPE_CHECKING:

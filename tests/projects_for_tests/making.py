@@ -18,8 +18,7 @@ from windlass.aio import serving
 from windlass.kickoffs.files import FileLimits
 from windlass.projects import Recognised, recognise
 from windlass.runner import LeaseHandle, Output, Preparing, ResultSent, Runner, RunSpec
-from windlass.runner.boundary import Boundary
-from windlass.runner.run_spec import machine_environment
+from windlass.runner.run_spec import Boundary, machine_environment
 from windlass_child.process.places import WRITE
 from windlass_child.protocol.messages import Event, JournalAppend, Message
 from windlass_child.protocol.validation import Encoded

@@ -19,9 +19,9 @@ from runner.test_another_user import OPEN_INTERPRETER
 from windlass.kickoffs.egress import Egress
 from windlass.kickoffs.states import Reason, State
 from windlass.runner import RunnerConfig
-from windlass.runner.boundary import Boundary
 from windlass.runner.crew_account import crew_account
 from windlass.runner.egress.outside import Outside
+from windlass.runner.run_spec import Boundary
 from windlass_child.protocol.messages import Event, Warned
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 from projects_for_tests.making import Bench, function_project, running_bench
 from windlass.projects import recognise
 from windlass.runner import RunnerConfig
-from windlass.runner.boundary import Boundary
 from windlass.runner.file_rules import FileRules
+from windlass.runner.run_spec import Boundary
 from windlass_child.process.hardening import CONFINES, landlock_version
 from windlass_child.process.places import LIST, READ, WRITE
 

@@ -28,8 +28,8 @@ from windlass.projects import Interpreter
 from windlass.projects.findings import Level, as_error
 from windlass.projects.virtual_environments import pausing
 from windlass.runner import Output
-from windlass.runner.boundary import Boundary
 from windlass.runner.inspection import LoadFailed
+from windlass.runner.run_spec import Boundary
 from windlass.store.builds import NewVersion
 from windlass_child.masking.server_paths import ServerPaths
 from windlass_child.protocol.messages import Warned

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from windlass import log
 from windlass.errors import ProjectError
 from windlass.lifecycle.worker_config import Code
-from windlass.runner.boundary import Boundary
+from windlass.runner.run_spec import Boundary
 from windlass_child.masking.server_paths import ServerPaths
 
 if TYPE_CHECKING:

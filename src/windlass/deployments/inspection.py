@@ -17,9 +17,8 @@ from windlass.projects.findings import Finding, Level, from_json, in_order
 from windlass.projects.kinds import folder_of, function_project, kind_named
 from windlass.projects.reader import DirectReader
 from windlass.runner import RunSpec, Terminator
-from windlass.runner.boundary import Boundary
 from windlass.runner.inspection import how_to_install, while_loading
-from windlass.runner.run_spec import discard
+from windlass.runner.run_spec import Boundary, discard
 from windlass_child.protocol.messages import Warned
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from windlass.kickoffs.files import FileLimits
 from windlass.kickoffs.limits import Limits
 from windlass.projects import Interpreters, Options, ServedCode, TrustedProjects
 from windlass.projects.bounded_reader import BoundedReader
-from windlass.runner.boundary import Boundary
 from windlass.runner.crew_access import FolderChecks
+from windlass.runner.run_spec import Boundary
 from windlass.store.claiming import Claimed
 
 if TYPE_CHECKING:

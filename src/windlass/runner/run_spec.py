@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from windlass.errors import WindlassError
 from windlass.kickoffs.egress import UNRESTRICTED, Egress
 from windlass.kickoffs.limits import Limits
-from windlass.runner.boundary import Boundary
 from windlass.runner.egress.outside import Outside
 from windlass.runner.prepared_interpreters import Prepared
 from windlass_child.masking.secret_parts import is_of_the_machine
@@ -59,6 +58,20 @@ class RunHooks(Protocol):
     async def end(self, outcome: Outcome) -> None: ...
 
     def process_released(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """What separates the processes of a deployment's crew from the machine and from other crews.
+
+    `user` is the number of the user of the deployment, where the server is root and gives each one a user; None for
+    the user of all crews. `files` are further paths that it may use, each with READ or WRITE
+    (windlass_child.process.places); None for those of the runner's configuration. `egress` is what it may connect to.
+    """
+
+    user: int | None = None
+    files: Files | None = None
+    egress: Egress = UNRESTRICTED
 
 
 @dataclass(frozen=True, slots=True)

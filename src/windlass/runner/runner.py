@@ -19,7 +19,6 @@ from windlass.kickoffs.egress import Egress
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.outcome import Ended, Outcome, decide, failure, lost
 from windlass.kickoffs.states import Reason
-from windlass.runner.boundary import Boundary
 from windlass.runner.child import Child, Supervision, born
 from windlass.runner.crew_access import CrewAccess
 from windlass.runner.crew_account import home_of
@@ -42,7 +41,7 @@ from windlass.runner.run_context import (
     while_leased,
 )
 from windlass.runner.run_folder import RunFolder
-from windlass.runner.run_spec import Preparing, RunnerConfig, RunSpec, discard, message_of, sendable
+from windlass.runner.run_spec import Boundary, Preparing, RunnerConfig, RunSpec, discard, message_of, sendable
 from windlass.runner.scratch import DiskUse, Scratch
 from windlass.runner.shared_memory import Share
 from windlass.runner.spawning import ZygoteSpec, state_of_environment

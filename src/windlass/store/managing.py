@@ -120,7 +120,7 @@ class ManagingStore:
 
     async def begin_build(self, slug: str, change: Change, begin: Begin[Begun]) -> Begun:
         """Continues with `begin`, which starts a build, in the transaction. Raises NoSuchDeployment."""
-        async with self._locked(slug) as (connection, row):
+        async with locked(self._database, slug) as (connection, row):
             await connection.execute(SQL["set_deployed"], {"deployment": row["id"]})
             begun = await begin(connection, row["id"])
             await record(connection, change)
@@ -160,7 +160,7 @@ class ManagingStore:
 
         Raises NoSuchDeployment, NoSuchVersion, and AnotherVersion if `current` is given and is not the current version.
         """
-        async with self._locked(slug) as (connection, row):
+        async with locked(self._database, slug) as (connection, row):
             _check_current(row, current)
             found = await fetch(connection, SQL["version"], {"deployment": row["id"], "number": number})
             if not found:
@@ -180,7 +180,7 @@ class ManagingStore:
 
         Raises NoSuchDeployment, NoEarlierVersion, and AnotherVersion as `promote` does.
         """
-        async with self._locked(slug) as (connection, row):
+        async with locked(self._database, slug) as (connection, row):
             _check_current(row, current)
             deployment = row["id"]
             before = await fetch(connection, SQL["version_before"], {"deployment": deployment})
@@ -196,7 +196,7 @@ class ManagingStore:
 
         Raises NoSuchDeployment, also for the second of two removals at once. Raises KickoffsOpen without `stop`.
         """
-        async with self._locked(slug) as (connection, row):
+        async with locked(self._database, slug) as (connection, row):
             deployment: UUID = row["id"]
             (found,) = await fetch(connection, SQL["open_kickoffs"], {"deployment": deployment})
             if found["count"] and not stop:
@@ -227,14 +227,15 @@ class ManagingStore:
             await connection.execute(SQL["remove_tokens"], values)
             await connection.execute(SQL["remove_others"], values)
 
-    @asynccontextmanager
-    async def _locked(self, slug: str) -> AsyncIterator[tuple[Connection, Row]]:
-        """Provides a change that has locked the deployment. Raises NoSuchDeployment."""
-        async with self._database.change() as connection:
-            rows = await fetch(connection, SQL["lock"], {"slug": slug})
-            if not rows:
-                raise NoSuchDeployment(slug)
-            yield connection, rows[0]
+
+@asynccontextmanager
+async def locked(database: Database, slug: str) -> AsyncIterator[tuple[Connection, Row]]:
+    """Provides a change that has locked the deployment, and its row. Raises NoSuchDeployment."""
+    async with database.change() as connection:
+        rows = await fetch(connection, SQL["lock"], {"slug": slug})
+        if not rows:
+            raise NoSuchDeployment(slug)
+        yield connection, rows[0]
 
 
 def _check_current(row: Row, expected: int | None) -> None:

@@ -13,7 +13,7 @@ from psycopg import sql
 from windlass.errors import WindlassError
 from windlass.store.audit import Change, record
 from windlass.store.database import fetch, queries
-from windlass.store.managing import NoSuchDeployment
+from windlass.store.managing import locked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -79,7 +79,7 @@ class MemberStore:
         """Makes the user a member or an owner. Returns False for no such user. Raises NoSuchDeployment, and
         TooManyMembers.
         """
-        async with self._locked(slug) as (connection, row):
+        async with self._notified(slug) as (connection, row):
             values = {"deployment": row["id"], "user": user, "is_owner": is_owner}
             if not await fetch(connection, SQL["put"], values):
                 return False
@@ -91,7 +91,7 @@ class MemberStore:
 
     async def remove(self, slug: str, user: str, change: Change) -> bool:
         """Returns False for a user who is no member. Raises NoSuchDeployment."""
-        async with self._locked(slug) as (connection, row):
+        async with self._notified(slug) as (connection, row):
             if not await fetch(connection, SQL["remove"], {"deployment": row["id"], "user": user}):
                 return False
             await record(connection, change)
@@ -99,17 +99,14 @@ class MemberStore:
 
     async def limit_to_members(self, slug: str, change: Change, *, members_only: bool) -> None:
         """Raises NoSuchDeployment."""
-        async with self._locked(slug) as (connection, row):
+        async with self._notified(slug) as (connection, row):
             values = {"deployment": row["id"], "members_only": members_only}
             await connection.execute(SQL["limit_to_members"], values)
             await record(connection, change)
 
     @asynccontextmanager
-    async def _locked(self, slug: str) -> AsyncIterator[tuple[Connection, Row]]:
+    async def _notified(self, slug: str) -> AsyncIterator[tuple[Connection, Row]]:
         """Provides a change of who sees the deployment. Every server knows it afterwards. Raises NoSuchDeployment."""
-        async with self._database.change() as connection:
-            rows = await fetch(connection, SQL["lock"], {"slug": slug})
-            if not rows:
-                raise NoSuchDeployment(slug)
-            yield connection, rows[0]
+        async with locked(self._database, slug) as (connection, row):
+            yield connection, row
             await connection.execute(SQL["notify"], {"slug": slug})

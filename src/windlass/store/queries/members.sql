@@ -22,9 +22,6 @@ id = (SELECT deployment_id FROM deliveries WHERE id = %(subject)s::uuid)
 -- name: by_question
 id = coalesce((SELECT deployment_id FROM questions WHERE id = %(subject)s::uuid), (SELECT deployment_id FROM kickoffs WHERE id = %(subject)s::uuid))
 
--- name: lock
-SELECT id FROM deployments WHERE slug = %(slug)s AND removed_at IS NULL FOR NO KEY UPDATE
-
 -- name: of_deployment
 SELECT users.name AS "user", is_owner, added_at
   FROM members
