@@ -169,6 +169,23 @@ async def test_a_migration_gives_its_locks_back_while_a_table_is_locked(
         assert await migrating == [len(EVERY) + 1]
 
 
+async def test_a_kickoff_that_is_accepted_while_a_migration_locks_its_deployment_does_not_fail(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It locks kickoffs, then deployments. Of it and a migration with the other order, PostgreSQL ends one."""
+    change = {**known_migrations(), len(EVERY) + 1: "ALTER TABLE deployments ADD COLUMN more int"}
+    text = known_functions() + "-- newer"
+    async with Database(empty_url) as database:
+        await migrate(database)
+        await Rows.make(database)
+        monkeypatch.setattr(module, "known_migrations", lambda: change)
+        monkeypatch.setattr(module, "known_functions", lambda: text)
+        with psycopg.connect(empty_url) as accepting:
+            accepting.execute("LOCK TABLE kickoffs IN ROW EXCLUSIVE MODE")
+            assert await migrate(database) == [len(EVERY) + 1]
+            assert accepting.execute("SELECT 1 FROM deployments FOR KEY SHARE").fetchall() == [(1,)]
+
+
 async def test_a_migration_fails_when_a_table_stays_locked(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     change = {**known_migrations(), len(EVERY) + 1: "ALTER TABLE kickoffs ADD COLUMN more int"}
     monkeypatch.setattr(module, "TRIES", 2)
@@ -213,7 +230,7 @@ async def test_functions_are_replaced_only_when_a_file_has_changed(
     monkeypatch.setattr(module, "known_functions", lambda: text)
     assert await migrate(database) == []
     after = await routines(database, "name", "written_by")
-    assert not set(before) & set(after)
+    assert {name for name, _ in set(before) & set(after)} <= {"kickoff_moved"}  # the trigger, which is made once
     assert {name for name, _ in after} - {name for name, _ in before} == {"more()"}
     await migrate(database)
     assert await routines(database, "name", "written_by") == after
@@ -269,7 +286,7 @@ def test_each_file_of_functions_says_what_it_is_for_and_can_be_run_again() -> No
     assert files
     for text in files:
         assert text.startswith("-- ")
-        assert re.findall(r"^CREATE (?!OR REPLACE (?:FUNCTION|TRIGGER) )", text, re.MULTILINE) == []
+        assert re.findall(r"^CREATE (?!OR REPLACE FUNCTION )", text, re.MULTILINE) == []
 
 
 def test_migrations_make_no_functions() -> None:

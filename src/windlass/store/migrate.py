@@ -31,9 +31,11 @@ NEEDED = "needed migration"
 MIGRATED_BY = "migrated by"
 """The name of the setting with the version of Windlass that migrated last."""
 OLDEST_SERVER = 140000
-LOCK_SECONDS = 2
-"""The longest wait for the lock of a table. Statements of servers queue behind it: it is less than ANSWER_SECONDS."""
-TRIES = 20
+LOCK_SECONDS = 0.5
+"""The longest wait for the lock of a table. Statements of servers queue behind it. It is less than the second after
+which PostgreSQL ends one of two transactions that wait for each other, which could be that of a request.
+"""
+TRIES = 60
 """Attempts to get the locks of all tables, with a second between two of them."""
 LOCKED = ("55P03", "40P01")
 """The SQLSTATEs of a lock that was not free in time, and of a deadlock."""
@@ -161,7 +163,7 @@ async def _migrate(database: Database) -> list[int]:
     async with database.transaction(patient=True) as connection:
         _check_server(connection)
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-        await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
+        await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS * 1000:.0f}ms'")
         found = await _schema(connection)
         if found.is_too_new:
             raise found.refusal

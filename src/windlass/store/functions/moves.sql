@@ -46,6 +46,14 @@ BEGIN
 END
 $$;
 
-CREATE OR REPLACE TRIGGER kickoff_moved AFTER UPDATE OF state, ready ON kickoffs
-   FOR EACH ROW WHEN (NEW.state <> 'STARTED' AND (OLD.state, OLD.ready) IS DISTINCT FROM (NEW.state, NEW.ready))
-   EXECUTE FUNCTION follow_kickoff();
+-- Made once. Another one in its place would lock kickoffs, while a migration has locked deployments: kickoffs that are accepted
+-- meanwhile lock them in the other order. A changed trigger needs another name.
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'kickoffs'::regclass AND tgname = 'kickoff_moved') THEN
+        CREATE TRIGGER kickoff_moved AFTER UPDATE OF state, ready ON kickoffs
+           FOR EACH ROW WHEN (NEW.state <> 'STARTED' AND (OLD.state, OLD.ready) IS DISTINCT FROM (NEW.state, NEW.ready))
+           EXECUTE FUNCTION follow_kickoff();
+    END IF;
+END
+$$;

@@ -1,4 +1,5 @@
--- Who sees a deployment, and which deployments and roles may use a credential. The locks of tables that requests read most come last.
+-- Who sees a deployment, which deployments and roles may use a credential, and the users of crews. The table that requests use most
+-- is locked last, and once: a weaker lock of it, as a foreign key takes, would have to wait a second time.
 
 -- Existing credentials stay usable for every developer. The server gives new ones a value of its own.
 ALTER TABLE credentials ADD COLUMN roles text[] NOT NULL DEFAULT '{developer}';
@@ -19,3 +20,10 @@ CREATE TABLE members (
 );
 
 CREATE INDEX members_of_user ON members (user_id);
+
+-- The system users that the crews of a root's server run as, one for each deployment, the same on all servers.
+CREATE TABLE crew_users (
+    number        integer PRIMARY KEY,
+    deployment_id uuid UNIQUE REFERENCES deployments ON DELETE SET NULL,  -- NULL: its deployment is gone
+    given_at      timestamptz NOT NULL DEFAULT now()
+);
