@@ -21,6 +21,7 @@ from windlass.kickoffs.states import Reason, State
 from windlass.runner import RunnerConfig
 from windlass.runner.crew_account import crew_account
 from windlass.runner.egress.outside import Outside
+from windlass.runner.egress.proxy import Proxy
 from windlass.runner.run_spec import Boundary
 from windlass_child.protocol.messages import Event, Warned
 
@@ -81,6 +82,8 @@ NAMES = {
     "metadata.test": ["169.254.169.254"],
     "both.test": ["2001:db8::1", "127.0.0.1"],
     "db.test": ["10.255.255.5"],
+    "far.test": ["93.184.216.34"],
+    "proxy.test": ["127.0.0.1"],
 }
 METADATA = ["169.254.169.254", "fd00:ec2::254", "100.100.100.200", "168.63.129.16", "fe80::1"]
 
@@ -290,3 +293,84 @@ async def test_without_namespaces_a_strict_egress_refuses_the_run(
         assert "can't enforce the egress" in (outcome.error or "")
         outcome, _ = await run(bench, open_folder, ["open"])
         assert outcome.state is State.SUCCESS
+
+
+@asynccontextmanager
+async def proxying(answer: bytes = b"HTTP/1.1 200 OK\r\n\r\n") -> AsyncIterator[tuple[Proxy, list[bytes]]]:
+    """A proxy that answers each CONNECT so, and then as the host. It yields the requests too."""
+    requests = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(answer + b"from ")
+        writer.write(await reader.read())
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        proxy = Proxy.of({"HTTPS_PROXY": f"http://user:hidden%21@proxy.test:{port}", "NO_PROXY": "direct.test"})
+        assert proxy is not None
+        yield proxy, requests
+
+
+@pytest.mark.parametrize(
+    ("egress", "host", "asked_for"),
+    [
+        ("open", "far.test", b"far.test:443"),
+        ("far.test:443", "far.test", b"far.test:443"),
+        ("93.184.216.0/24", "far.test", b"93.184.216.34:443"),
+        ("public", "93.184.216.34", b"93.184.216.34:443"),
+    ],
+)
+async def test_connections_go_through_the_proxy_of_the_server(
+    bench: Bench, config: RunnerConfig, open_folder: Path, egress: str, host: str, asked_for: bytes
+) -> None:
+    async with proxying() as (config.outside.proxy, requests):
+        outcome, heard = await run(bench, open_folder, [egress], asked=[[host, 443]])
+    assert outcome.json["asked"] == {f"{host} 443": "from hello"}
+    assert [one["allowed"] for one in connections(heard)] == [True]
+    (request,) = requests
+    assert request.startswith(b"CONNECT " + asked_for + b" HTTP/1.1\r\n")
+    assert b"Proxy-Authorization: Basic dXNlcjpoaWRkZW4h\r\n" in request
+
+
+async def test_what_the_egress_refuses_does_not_reach_the_proxy(
+    bench: Bench, config: RunnerConfig, open_folder: Path
+) -> None:
+    async with proxying() as (config.outside.proxy, requests), answering() as port:
+        egress = ["api.test", f"127.0.0.1:{port}"]
+        asked = [["93.184.216.34", 443], ["169.254.169.254", 80], ["127.0.0.1", port]]
+        outcome, _ = await run(bench, open_folder, egress, asked=asked)
+    assert [*outcome.json["asked"].values()] == ["ConnectionResetError"] * 2 + ["to hello"]
+    assert requests == []
+
+
+async def test_a_connection_that_the_proxy_refuses_is_an_error_of_the_event(
+    bench: Bench, config: RunnerConfig, open_folder: Path
+) -> None:
+    async with proxying(b"HTTP/1.1 407 hidden!\r\n\r\n") as (config.outside.proxy, _):
+        outcome, heard = await run(bench, open_folder, ["open"], asked=[["far.test", 443]])
+    assert outcome.json["asked"] == {"far.test 443": "ConnectionResetError"}
+    (found,) = connections(heard)
+    assert found["error"] == "the proxy of the server refused the connection with the status 407"
+    assert "hidden" not in repr(heard.all) + repr(config)
+
+
+@pytest.mark.parametrize(("egress", "has_proxy"), [("open", False), ("unrestricted", True)])
+async def test_only_a_run_with_the_network_of_the_machine_gets_the_variables_of_the_proxy(
+    bench: Bench, config: RunnerConfig, open_folder: Path, egress: str, has_proxy: bool
+) -> None:
+    servers = {"HTTPS_PROXY": "http://proxy.test:3128", "NO_PROXY": "a.test"}
+    config.outside.proxy = Proxy.of(servers)
+    code = """
+import os
+def run():
+    return {name: value for name, value in os.environ.items() if "proxy" in name.lower()}
+"""
+    project = function_project(open_folder / "project", code)
+    boundary = Boundary(egress=Egress.parse([egress]))
+    given = {**servers, "http_proxy": "http://own.test"}
+    outcome = await bench.run(project, environment=given, boundary=boundary)
+    assert ("HTTPS_PROXY" in outcome.json) is has_proxy
+    assert ("a.test" in outcome.json["NO_PROXY"]) is has_proxy
+    assert outcome.json["http_proxy"] == "http://own.test", "a variable of the deployment itself"

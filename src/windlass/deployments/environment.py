@@ -26,6 +26,7 @@ from windlass.foreign_files import read_file
 from windlass.kickoffs.tasks import Warning_
 from windlass.lifecycle.worker_config import CrewEnvironment
 from windlass.offline_model.app import has_provider_key, model_environment, names_another_model
+from windlass.runner.egress.proxy import VARIABLES as PROXY_VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -38,7 +39,7 @@ PASSED = (
     "*_API_KEY", "*_API_BASE", "*_API_VERSION", "ANTHROPIC_*", "AWS_BEARER_TOKEN_BEDROCK", "AZURE_OPENAI_*", "GEMINI_*",
     "HF_TOKEN", "OLLAMA_*", "OPENAI_*", "VERTEXAI_LOCATION", "VERTEXAI_PROJECT", "WATSONX_*",
     "API_BASE", "BASE_URL", "MODEL", "MODEL_NAME",
-    "ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "all_proxy", "http_proxy", "https_proxy", "no_proxy",
+    *PROXY_VARIABLES,
     "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE",
     "ANONYMIZED_TELEMETRY", "CREWAI_DISABLE_TELEMETRY", "CREWAI_DISABLE_VERSION_CHECK", "CREWAI_STORAGE_DIR",
     "CREWAI_TRACING_ENABLED", "DO_NOT_TRACK", "HF_HUB_DISABLE_TELEMETRY", "LITELLM_LOCAL_MODEL_COST_MAP",

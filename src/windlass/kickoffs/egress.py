@@ -156,6 +156,12 @@ class Egress:
             return True
         return any(one.permits(found, port, names) for one in self.destinations)
 
+    def permits_name(self, name: str, port: int) -> bool:
+        """Returns whether runs may connect to the name, whichever public addresses it has."""
+        return self.base in ("open", "public") or any(
+            one.port in (None, port) and one.is_name(name) for one in self.destinations
+        )
+
     def resolves(self, name: str) -> bool:
         """Returns whether runs may look up a name: its addresses may be permitted."""
         if self.base in ("open", "public"):

@@ -186,7 +186,7 @@ class Runner:
             boundary=boundary or Boundary(egress=self._config.egress),
         )
         with named_as(given, project):
-            return await self._inspect(spec, report)
+            return await self._inspect(self._past_the_proxy(spec), report)
 
     async def _inspect(self, spec: RunSpec, report: Report | None) -> Manifest:
         self.access.check(spec.interpreter, Path(spec.project.root))
@@ -212,6 +212,7 @@ class Runner:
         lease_handle.begin(spec.lease)
         context = RunContext(while_leased(lease_handle, report), terminator, lease_handle)
         try:
+            spec = self._past_the_proxy(spec)
             given, spec = spec.project, await self.access.checked(spec, self._zygotes.ready(*self._zygote_of(spec)))
             with (
                 ended_with_its_lease(lease_handle, terminator),
@@ -329,6 +330,16 @@ class Runner:
                 "`windlass doctor` has the reason. Permit them, or set the egress of the crew to `open`.",
             )
         return egress.is_enforced and self._config.namespaces
+
+    def _past_the_proxy(self, spec: RunSpec) -> RunSpec:
+        """Returns the run without the variables of the server's proxy, if the server makes its connections: clients
+        would connect to the proxy, and the server then could not check where to.
+        """
+        proxy = self._config.outside.proxy
+        if proxy is None or not (self._config.namespaces and spec.boundary.egress.is_enforced):
+            return spec
+        kept = spec.environment.items() - proxy.variables.items()
+        return replace(spec, environment=dict(sorted(kept)))
 
     def _account_of(self, spec: RunSpec) -> Account | None:
         """Returns the user that the run has, None for the server's own."""

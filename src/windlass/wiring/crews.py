@@ -28,6 +28,7 @@ from windlass.runner import Runner, RunnerConfig
 from windlass.runner.cgroups import Cgroups, NotDelegated, delegated, divided
 from windlass.runner.crew_account import check_apart, crew_account
 from windlass.runner.egress.outside import Outside
+from windlass.runner.egress.proxy import Proxy
 from windlass.runner.namespaces import refused
 from windlass.runner.prepared_interpreters import Prepared, prepare
 from windlass.runner.run_spec import TaskBounds, machine_environment
@@ -98,7 +99,9 @@ def runner_of(settings: Settings, notify: Notify, scratch: Path | None = None) -
         closed=(settings.home, config.default_home()),
         files=opened(settings.crew_files),
         egress=Egress.parse(settings.egress) if is_server else UNRESTRICTED,
-        outside=Outside(hosts_in(settings.database_url) + hosts_in(settings.database_direct_url)),
+        outside=Outside(
+            hosts_in(settings.database_url) + hosts_in(settings.database_direct_url), Proxy.of(config.environment())
+        ),
     )
     return Runner(scratch or place / "runs", machine_environment(config.environment()), runner_config)
 

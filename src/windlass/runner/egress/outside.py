@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from windlass.ip_addresses import Address
+    from windlass.runner.egress.proxy import Proxy
 
 RESOLVER, DNS = Path("/etc/resolv.conf"), 53
 NAMESERVER = re.compile(r"^nameserver[ \t]+(\S+)", re.MULTILINE)
@@ -28,10 +29,18 @@ ANY_PORT = 9
 
 class Outside:
     """Looks up names for all runs of a worker. `closed` are hosts and ports of the server, such as its database, that
-    no run may connect to. `resolver` is the file that names the nameservers of this machine.
+    no run may connect to. Connections to others go through `proxy`, if the server has one. `resolver` is the file that
+    names the nameservers of this machine.
     """
 
-    def __init__(self, closed: Collection[tuple[str, int]] = (), resolver: Path = RESOLVER, port: int = DNS) -> None:
+    def __init__(
+        self,
+        closed: Collection[tuple[str, int]] = (),
+        proxy: Proxy | None = None,
+        resolver: Path = RESOLVER,
+        port: int = DNS,
+    ) -> None:
+        self.proxy = proxy
         self._closed = closed
         self._resolver = resolver
         self._port = port

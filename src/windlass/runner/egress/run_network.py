@@ -36,7 +36,7 @@ from windlass_child.protocol.messages import Event, Warned
 from windlass_child.protocol.truncation import beginning
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+    from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping
     from typing import Any
 
     from windlass.ip_addresses import Address
@@ -251,7 +251,7 @@ class RunNetwork:
         self._forwardings.add(forwarding)
         try:
             if address in permitted:
-                await forwarding.run(given, await dial(permitted, port))
+                await forwarding.run(given, await self._connected(address, permitted, port, names))
         except OSError as error:
             fault = error.strerror or "it did not answer"
         finally:
@@ -261,6 +261,16 @@ class RunNetwork:
             self._report(host, address, port, at, allowed=allowed, forwarding=forwarding, fault=fault)
         if not allowed:
             self._refuse(host, port)
+
+    async def _connected(
+        self, address: Address, permitted: list[Address], port: int, names: Collection[str]
+    ) -> socket.socket:
+        """Returns a connection to the host, through the proxy of the server or from this machine. Raises OSError."""
+        proxy = self._outside.proxy
+        if proxy is None or proxy.is_direct(names, port, address):
+            return await dial(permitted, port)
+        host = next((one for one in names if self._egress.permits_name(one, port)), str(address))
+        return await proxy.connect(await self._outside.addresses(proxy.host), host, port)
 
     def _candidates(self, address: Address) -> list[Address]:
         """Returns the address, and those that were given to the run for the same names. The run does not learn that one
