@@ -334,6 +334,36 @@ async def test_connections_go_through_the_proxy_of_the_server(
     assert b"Proxy-Authorization: Basic dXNlcjpoaWRkZW4h\r\n" in request
 
 
+@pytest.mark.parametrize(
+    ("egress", "name", "reached"),
+    [
+        ("open", "unknown.test", True),
+        ("*.test:443", "unknown.test", True),
+        ("public", "unknown.test", False),
+        ("10.0.0.0/8", "unknown.test", False),
+        ("unknown.test:8443", "unknown.test", False),
+        ("open", "unknown.search.test", False),
+        ("open", "direct.test", False),
+        ("open", "metadata.internal", False),
+        ("open", "unknown", False),
+    ],
+)
+async def test_a_name_that_only_the_proxy_knows_is_reached_if_the_egress_permits_the_name(
+    bench: Bench, config: RunnerConfig, open_folder: Path, egress: str, name: str, reached: bool
+) -> None:
+    config.outside.resolver = open_folder / "resolv.conf"
+    config.outside.resolver.write_text("search search.test\nnameserver 127.0.0.1\n")
+    async with proxying() as (config.outside.proxy, requests):
+        outcome, heard = await run(bench, open_folder, [egress], asked=[[name, 443], [name, 443]])
+    if reached:
+        assert outcome.json["asked"] == {f"{name} 443": "from hello"}
+        assert [one.split()[1] for one in requests] == [f"{name}:443".encode()] * 2
+        assert [(one["host"], one["address"]) for one in connections(heard)] == [(name, None)] * 2
+    else:
+        assert outcome.json["asked"][f"{name} 443"] in ("gaierror", "ConnectionResetError")
+        assert requests == []
+
+
 async def test_what_the_egress_refuses_does_not_reach_the_proxy(
     bench: Bench, config: RunnerConfig, open_folder: Path
 ) -> None:

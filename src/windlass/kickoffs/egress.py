@@ -156,11 +156,13 @@ class Egress:
             return True
         return any(one.permits(found, port, names) for one in self.destinations)
 
-    def permits_name(self, name: str, port: int) -> bool:
-        """Returns whether runs may connect to the name, whichever public addresses it has."""
-        return self.base in ("open", "public") or any(
-            one.port in (None, port) and one.is_name(name) for one in self.destinations
-        )
+    def permits_name(self, name: str, port: int | None, *, public: bool) -> bool:
+        """Returns whether runs may connect to the name by a proxy, which looks it up. `port` None is any one. `public`
+        is whether the server knows the name, with a public address.
+        """
+        if self.base == "open" or (self.base == "public" and public):
+            return True
+        return any(one.is_name(name) and (port is None or one.port in (None, port)) for one in self.destinations)
 
     def resolves(self, name: str) -> bool:
         """Returns whether runs may look up a name: its addresses may be permitted."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 RESOLVER, DNS = Path("/etc/resolv.conf"), 53
 NAMESERVER = re.compile(r"^nameserver[ \t]+(\S+)", re.MULTILINE)
+SEARCHED = re.compile(r"^(?:search|domain)[ \t]+(.+)", re.MULTILINE)
+PRIVATE_DOMAINS = ("internal", "local", "localhost")
 ANSWER_SECONDS, LARGEST_ANSWER = 5.0, 4096
 LOOK_UPS_AT_ONCE = 16
 ANY_PORT = 9
@@ -42,7 +44,7 @@ class Outside:
     ) -> None:
         self.proxy = proxy
         self._closed = closed
-        self._resolver = resolver
+        self.resolver = resolver
         self._port = port
         self._threads: ThreadPoolExecutor | None = None
 
@@ -60,7 +62,7 @@ class Outside:
         """
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError, ValueError, TimeoutError):
-            host = NAMESERVER.search(self._resolver.read_text("utf-8", "replace"))
+            host = NAMESERVER.search(self.resolver.read_text("utf-8", "replace"))
             address = ip_address(host[1] if host else "127.0.0.1")
             family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
             with socket.socket(family, socket.SOCK_DGRAM) as asking:
@@ -72,6 +74,17 @@ class Outside:
                         pass
                     return answer if len(answer) <= LARGEST_ANSWER else None
         return None
+
+    async def only_the_proxy_knows(self, name: str) -> bool:
+        """Returns whether a name that this machine can't look up may be one that the proxy of the server can."""
+        if self.proxy is None or "." not in name or self.proxy.is_direct([name]):
+            return False
+        found: list[str] = []
+        with contextlib.suppress(OSError):
+            found = SEARCHED.findall(self.resolver.read_text("utf-8", "replace").lower())
+        # A resolver makes names of these domains. An answer to one of them would hide the name that is meant.
+        domains = [one for line in found for one in line.split()]
+        return not any(name.endswith(f".{one}") for one in (*PRIVATE_DOMAINS, *domains))
 
     async def is_own(self, address: Address, port: int) -> bool:
         """Returns whether the address is one of this machine, or that of a closed host."""

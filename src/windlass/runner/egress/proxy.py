@@ -60,7 +60,7 @@ class Proxy:
         found = {name: environment[name] for name in VARIABLES if name in environment}
         return cls(host, port, credentials, tuple(direct), found)
 
-    def is_direct(self, names: Collection[str], port: int, address: Address | None = None) -> bool:
+    def is_direct(self, names: Collection[str], port: int | None = None, address: Address | None = None) -> bool:
         """Returns whether a connection goes past the proxy: to an address that is not public, and to a host in
         NO_PROXY. `names` are those of the address.
         """
@@ -119,7 +119,7 @@ def _failed(what: str) -> OSError:
     return OSError(errno.EPROTO, f"the proxy of the server {what}")
 
 
-def _is_in(entry: str, names: Collection[str], port: int, address: Address | None) -> bool:
+def _is_in(entry: str, names: Collection[str], port: int | None, address: Address | None) -> bool:
     """Returns whether an entry of NO_PROXY has the host: `*`, an address, a network, or a name with those below it."""
     try:
         network = ipaddress.ip_network(entry.strip("[]"), strict=False)

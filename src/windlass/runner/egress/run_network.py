@@ -78,6 +78,8 @@ DESTINATIONS = {(socket.IPPROTO_IP, 8), (socket.IPPROTO_IPV6, 50)}
 """IP_PKTINFO and IPV6_PKTINFO: the address that a datagram was sent to."""
 MOST_KEPT = 32
 """Addresses of one name that count as this name."""
+STAND_INS = ipaddress.IPv4Network("198.18.0.0/15")
+"""Addresses of no host. A run gets one for a name that only the proxy of the server can look up."""
 FEW_SECONDS = 10.0
 """How long a connection for look-ups may be idle."""
 PORTS = range(1, 1 << 16)
@@ -108,6 +110,8 @@ class RunNetwork:
         self._ready: select.epoll | None = None
         self._names: OrderedDict[str, tuple[float, list[Address]]] = OrderedDict()
         self._names_of: dict[Address, dict[str, None]] = {}
+        self._stand_ins: dict[Address, str] = {}
+        self._next_stand_in = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._forwardings: set[Forwarding] = set()
         self._room, self._refilled = float(BURST), time.monotonic()
@@ -258,7 +262,8 @@ class RunNetwork:
             self._forwardings.discard(forwarding)
             reset(given)
             allowed = address in permitted
-            self._report(host, address, port, at, allowed=allowed, forwarding=forwarding, fault=fault)
+            shown = None if address in self._stand_ins else address
+            self._report(host, shown, port, at, allowed=allowed, forwarding=forwarding, fault=fault)
         if not allowed:
             self._refuse(host, port)
 
@@ -266,10 +271,12 @@ class RunNetwork:
         self, address: Address, permitted: list[Address], port: int, names: Collection[str]
     ) -> socket.socket:
         """Returns a connection to the host, through the proxy of the server or from this machine. Raises OSError."""
-        proxy = self._outside.proxy
-        if proxy is None or proxy.is_direct(names, port, address):
+        proxy, host = self._outside.proxy, self._stand_ins.get(address)
+        if proxy is None or (host is None and proxy.is_direct(names, port, address)):
             return await dial(permitted, port)
-        host = next((one for one in names if self._egress.permits_name(one, port)), str(address))
+        if host is None:
+            by_name = (one for one in names if self._egress.permits_name(one, port, public=True))
+            host = next(by_name, str(address))
         return await proxy.connect(await self._outside.addresses(proxy.host), host, port)
 
     def _candidates(self, address: Address) -> list[Address]:
@@ -277,9 +284,11 @@ class RunNetwork:
         does not answer, so the server tries the others.
         """
         others = [one for name in self._names_of.get(address, ()) for one in self._names[name][1]]
-        return list(dict.fromkeys([address, *others]))
+        return list(dict.fromkeys([address, *(one for one in others if one not in self._stand_ins)]))
 
     async def _permits(self, address: Address, port: int, names: Iterable[str]) -> bool:
+        if address in self._stand_ins:
+            return self._egress.permits_name(self._stand_ins[address], port, public=False)
         own = await self._outside.is_own(address, port)
         return self._egress.permits(str(address), port, [*names], own=own)
 
@@ -332,15 +341,38 @@ class RunNetwork:
         """Returns the addresses of a name, and keeps them: a connection to one of them is one to that name."""
         at, found = self._names.get(name, (0.0, []))
         if not found or time.monotonic() - at > NAME_SECONDS:
-            new = await self._outside.addresses(f"{name}.")
-            self._forget(name)
+            try:
+                new = await self._outside.addresses(f"{name}.")
+            except OSError:
+                if not await self._is_for_the_proxy(name):
+                    raise
+                new = [self._stand_in(name)]
             # Those of earlier answers go on: the run may still use them.
-            found = list(dict.fromkeys([*new, *found]))[:MOST_KEPT]
+            _, known = self._names.get(name, (0.0, []))
+            found = list(dict.fromkeys([*new, *known]))[:MOST_KEPT]
+            self._forget(name)
             self._names[name] = time.monotonic(), found
             for one in found:
                 self._names_of.setdefault(one, {})[name] = None
             if len(self._names) > MOST_NAMES:
                 self._forget(next(iter(self._names)))
+        return found
+
+    async def _is_for_the_proxy(self, name: str) -> bool:
+        """Returns whether a name that the server can't look up is one that a run may reach through the proxy."""
+        permitted = self._egress.permits_name(name, None, public=False)
+        return permitted and await self._outside.only_the_proxy_knows(name)
+
+    def _stand_in(self, name: str) -> Address:
+        """Returns the address that stands for a name, the same each time."""
+        _, known = self._names.get(name, (0.0, []))
+        found = next((one for one in known if self._stand_ins.get(one) == name), None)
+        if found is None:
+            self._next_stand_in = self._next_stand_in % (STAND_INS.num_addresses - 1) + 1
+            found = STAND_INS[self._next_stand_in]
+            self._stand_ins[found] = name
+            if len(self._stand_ins) > MOST_NAMES:
+                del self._stand_ins[next(iter(self._stand_ins))]
         return found
 
     def _forget(self, name: str) -> None:
