@@ -95,6 +95,7 @@ def attempts(victim, server):
     for name in server["files"]:
         yield f"read {name}", lambda: read(f"{home}/{name}")
         yield f"write {name}", lambda: write(f"{home}/{name}")
+    yield "list shared memory", lambda: os.listdir("/dev/shm")
     yield "list the home", lambda: os.listdir(home)
     for place in (victim["library"], os.path.dirname(os.__file__), victim["project"]):
         yield f"write into {place}", lambda: write(f"{place}/planted.py")

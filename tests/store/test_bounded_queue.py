@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.kickoffs.ids import new_id
 from windlass.store.accepting import Backlog
 from windlass.store.kickoffs import KickoffStore
 

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass_child.process.places import LIST, READ, WRITE
+from windlass_child.process.places import LIST, READ, SHARE, WRITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +34,8 @@ LANDLOCK_PATH_BENEATH = 1
 MAKE_BLOCK, REFER = 1 << 11, 1 << 13
 EXECUTE, WRITE_FILE, READ_FILE, READ_FOLDER, TRUNCATE, DEVICE_CALLS = 1, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
 OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | DEVICE_CALLS
-RIGHTS = {LIST: READ_FOLDER, READ: EXECUTE | READ_FILE | READ_FOLDER, WRITE: (1 << 16) - 1}
+EVERY = (1 << 16) - 1
+RIGHTS = {LIST: READ_FOLDER, READ: EXECUTE | READ_FILE | READ_FOLDER, WRITE: EVERY, SHARE: EVERY & ~READ_FOLDER}
 ABSTRACT_SOCKETS, SIGNALS = 1, 2
 CONFINES = 2
 """The first version of Landlock that `confine` uses: version 1 forbids every rename from one folder to another."""

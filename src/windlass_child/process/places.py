@@ -9,8 +9,10 @@ import sys
 from glob import glob
 from itertools import chain
 
-LIST, READ, WRITE = "list", "read", "write"
-"""What is permitted in a place: to list folders; to read and execute too; to write and remove too."""
+LIST, READ, WRITE, SHARE = "list", "read", "write", "share"
+"""What is permitted in a place: to list folders; to read and execute too; to write and remove too. SHARE is WRITE
+without LIST: who uses a file must know its name.
+"""
 
 MACHINE = {
     "programs, libraries, the certificates and time zones of most systems": (
@@ -56,10 +58,12 @@ WRITABLE = {
     "devices that keep nothing": (
         "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty",
     ),
-    "POSIX shared memory, which all programs of the machine share": ("/dev/shm",),  # noqa: S108 - where it is
     "graphics cards": ("/dev/dri", "/dev/kfd", "/dev/nvidia*"),
 }  # fmt: skip
 """The places that can be written, by the reason."""
+
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where POSIX shared memory is
+"""All programs of the machine share it. Libraries make files in it with random names, and list it never."""
 
 OF_A_ZYGOTE = {"/etc": READ, "/proc": WRITE}
 """What a zygote may use too. Files of /etc are replaced while it lives, and its rule for a file would stay with the old
@@ -88,4 +92,5 @@ def of_this_python() -> dict[str, str]:
 def of_the_machine() -> dict[str, str]:
     """Returns the places that exist. A folder or file that comes later is not among them."""
     found = dict.fromkeys(chain.from_iterable(map(glob, chain.from_iterable(MACHINE.values()))), READ)
-    return found | dict.fromkeys(chain.from_iterable(map(glob, chain.from_iterable(WRITABLE.values()))), WRITE)
+    found |= dict.fromkeys(chain.from_iterable(map(glob, chain.from_iterable(WRITABLE.values()))), WRITE)
+    return found | {SHARED_MEMORY: SHARE}
