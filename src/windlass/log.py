@@ -78,10 +78,12 @@ EVENTS: dict[str, Event] = {
     ),
     "runner.watch_failed": Event(ERROR, "One check of the processes of the runs failed; the next check runs on time."),
     "run.descriptors_refused": Event(WARNING, "A run sent open files or sockets to the server; the run was ended."),
-    "crews.namespaces": Event(INFO, "The machine permits namespaces, which separate runs (docs/concepts/security.md)."),
-    "crews.no_namespaces": Event(
-        WARNING, "The machine permits no namespaces to crews, for this reason, so runs are separated less."
+    "boundary.holds": Event(
+        INFO,
+        "A part of what separates runs holds on this machine: `users`, `files` or `network`. With `holds` `partly`, "
+        "`text` has what can be bypassed (docs/concepts/security.md).",
     ),
+    "boundary.open": Event(WARNING, "A part of what separates runs does not hold, and `text` has what to do."),
     "limits.cgroups": Event(INFO, "Each run has a cgroup: the kernel bounds its memory, processes and CPU time."),
     "limits.polled": Event(
         INFO, "Runs have no cgroups, for this reason; the server checks their memory four times a second."
@@ -91,9 +93,6 @@ EVENTS: dict[str, Event] = {
     ),
     "cgroup.not_removed": Event(
         WARNING, "The cgroup of a run could not be removed; the server's next start tries again."
-    ),
-    "crews.as_root": Event(
-        WARNING, "The server is root, and this crew's code runs as root too (docs/concepts/security.md)."
     ),
     "shared_memory.left": Event(
         WARNING,

@@ -14,6 +14,8 @@ import pytest_asyncio
 
 from api.control import Person
 from api.serving import unknown_id, until
+from windlass.kickoffs.boundary_parts import network
+from windlass.kickoffs.ids import new_id
 from windlass.rights import Role
 
 if TYPE_CHECKING:
@@ -221,6 +223,13 @@ async def test_workers_are_listed(server: Server, owner: Person) -> None:
         {"id": unknown_id()},
     )
     found = (await owner.value("GET", "/workers"))["items"]
+    await server.kickoffs.workers.seen(worker := new_id(), slots=1, lease=60, boundary=[network("not permitted")])
+    reported = (await owner.value("GET", "/workers"))["items"]
+    await server.kickoffs.workers.leave(worker)
     await server.database.execute("DELETE FROM workers WHERE host = 'here'")  # other tests have no worker
     assert [(one["host"], one["pid"], one["slots"], one["alive"]) for one in found] == [("here", 7, 4, True)]
     assert [found[0][name] for name in ("version", "running", "zygotes", "zygote_memory")] == ["1", 0, 0, 0]
+    assert found[0]["boundary"] == [], "a worker of a former release"
+    (boundary,) = [one["boundary"] for one in reported if one["host"] != "here"]
+    assert [(one["part"], one["holds"]) for one in boundary] == [("network", "no")]
+    assert "not permitted" in boundary[0]["text"]

@@ -10,7 +10,10 @@ import pytest
 
 from projects_for_tests.another_user import PYTHON
 from projects_for_tests.making import written
+from windlass.cli.project import notify_boundary
+from windlass.kickoffs.boundary_parts import boundary_parts
 from windlass.projects.findings import Level
+from windlass_child.process.hardening import SCOPES_SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +77,21 @@ def test_in_the_examples_nothing_is_found(windlass: Command, check: Checker) -> 
     ended = windlass("check", "--strict", str(EXAMPLES / "invoice_function"))
     assert (ended.code, ended.out) == (0, "no errors, no warnings\n"), ended
     assert "crews get these variables of this environment: none" in ended.err
+    assert "the boundary of runs " in ended.err
     assert check(str(EXAMPLES / "research_crew")) == []
+
+
+def test_what_of_the_boundary_can_be_bypassed_here_is_told() -> None:
+    told: list[str] = []
+    whole = boundary_parts(None, "none", server=1000, landlock=SCOPES_SIGNALS, refused="not permitted")
+    notify_boundary(whole, told.append)
+    assert [line.partition(": ")[0] for line in told] == [
+        "the boundary of runs holds in part on this machine (users)",
+        "the boundary of runs does not hold on this machine (network)",
+    ]
+    assert "not permitted" in told[1]
+    notify_boundary([one for one in whole if one.holds == "yes"], told.append)
+    assert told[2:] == ["the boundary of runs holds on this machine: files (docs/concepts/security.md)"]
 
 
 def test_a_finding_is_told_with_its_place_and_what_to_do_and_counted(windlass: Command, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_all_is_well_on_a_machine_that_can_serve(windlass: Command, tmp_path: Pa
     (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-hunter2")
     ended = windlass("doctor", f"{tmp_path}/steep.py:steep", WINDLASS_PORT=str(free_port()))
     found = lines(ended)
-    of_machine = ("memory", "users", "namespaces", "isolation", "orphans")  # a container may not have all of it
+    of_machine = ("memory", "users", "files", "network", "orphans")  # a container may not have all of it
     assert {level for subject, (level, _) in found.items() if subject not in of_machine} == {"ok"}, ended
     assert list(found) == [
         *("Python", "home", "database", "fork", "limits", *of_machine, "interpreter", "project", "model", "server")
@@ -118,14 +118,14 @@ def test_a_root_without_the_rights_to_run_crews_as_another_user_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if os.geteuid() != 0:
-        assert "read the server's files" in machine.users(Settings()).text
+        assert f"the server's own user ({os.geteuid()})" in machine.boundary("users", Settings()).text
         return
-    assert "can't read the server's files" in machine.users(Settings()).text
-    assert machine.users(Settings(crew_user="root")).level is Level.WARN
+    assert "can't read the server's files" in machine.boundary("users", Settings()).text
+    assert machine.boundary("users", Settings(crew_user="root")).level is Level.WARN
     (tmp_path / "status").write_text("CapEff:\t0000000000000000\n")
     monkeypatch.setattr(machine, "STATUS", tmp_path / "status")
     with pytest.raises(WindlassError, match=r"it has no capability CHOWN and no .* Give the container"):
-        machine.users(Settings())
+        machine.boundary("users", Settings())
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root opens every file")

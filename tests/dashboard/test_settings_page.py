@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from html import unescape
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from dashboard.people import Visitor
+from projects_for_tests.namespaces import why_refused
 from windlass.dashboard.setting_fields import text_of
+from windlass.kickoffs.boundary_parts import boundary_parts, network
+from windlass.kickoffs.ids import new_id
 from windlass.projects.options import SETTINGS
 from windlass.rights import Role
+from windlass_child.process.hardening import SCOPES_SIGNALS
 
 if TYPE_CHECKING:
     from api.serving import Crew, Server
+    from dashboard.browser import Tabs
+    from dashboard.live import LiveServer
     from windlass.kickoffs.declared_settings import Setting
 
 
@@ -48,6 +56,51 @@ async def test_an_unknown_approver_is_shown_beside_the_setting(crew: Crew, devel
     assert (await developer.post(path, approvers="owner\r\nnobody-of-us")).status_code == 303
     text = (await developer.get(path)).text
     assert re.search(r'id="field-approvers".*?There is no user &#39;nobody-of-us&#39;.*?id="', text, re.DOTALL)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_page_has_what_holds_the_runs_of_the_crew(server: Server, crew: Crew, owner: Visitor) -> None:
+    path, slug, workers = f"/ui/crews/{crew.deployment.slug}/settings", crew.deployment.slug, server.kickoffs.workers
+
+    async def words() -> str:
+        (section,) = re.findall(r'<section id="boundary".*?</section>', (await owner.get(path)).text, re.DOTALL)
+        return " ".join(unescape(re.sub(r"<[^>]+>", " ", section)).split())
+
+    assert "No worker runs that takes kickoffs of this crew" in await words()
+    assert (await owner.post(path, egress="api.openai.com\r\n10.1.2.0/24", files="/data:ro")).status_code == 303
+    assert "Only the hosts of the list: api.openai.com , 10.1.2.0/24 ." in await words()
+    assert "a folder of the run to write, and /data:ro ." in await words()
+    whole = boundary_parts(None, "none", server=1000, landlock=SCOPES_SIGNALS, refused="")
+    strong, weak, older = new_id(), new_id(), new_id()
+    await workers.seen(strong, slots=1, lease=60, deployments=[slug], boundary=whole)
+    assert "1 worker on" in await words()
+    assert re.search("Users In part .*Files and processes Yes .*Network Yes Each run has a network", await words())
+    not_enforced = "Not every worker enforces it"
+    assert not_enforced not in (await owner.get(path)).text
+    await workers.seen(
+        weak, slots=1, lease=60, deployments=[slug], boundary=[*whole[:2], network("<b>not</b> permitted")]
+    )
+    await workers.seen(older, slots=1, lease=60, deployments=[slug])
+    assert not_enforced in (await owner.get(path)).text
+    assert "Network No The machine permits no namespaces to crews: <b>not</b> permitted" in await words()
+    assert "an older release, which does not report it" in await words()
+    assert (await owner.post(path, egress="unrestricted")).status_code == 303
+    assert (await words()).count("Network No The egress of this crew is unrestricted") == 2
+    assert not_enforced not in (await owner.get(path)).text
+    system = (await owner.get("/ui/system")).text
+    assert re.search(r"users: in part</span>, *<span[^>]*>network: open", system)
+    for worker in (strong, weak, older):
+        await workers.leave(worker)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_worker_reports_what_holds_on_its_machine(live: LiveServer, tabs: Tabs) -> None:
+    tab = await tabs(live.url)
+    await tab.go(await asyncio.to_thread(live.link))
+    await tab.go("/ui/crews/tea/settings")
+    found = await tab.page.locator("#boundary tbody tr").all_inner_texts()
+    assert [text.split()[0] for text in found] == ["Users", "Files", "Network"]
+    assert ("Each run has a network" if not why_refused() else "permits no namespaces") in found[2]
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -72,8 +72,8 @@ def test_a_server_runs_as_any_user_without_landlock_on_a_read_only_file_system(t
         person = Outside(container, tmp_path)
         person.log_in()
         found = doctor(container)
-        assert (faults(found, "fail"), faults(found, "warn")) == (set(), {"isolation", "memory"}), found
-        assert "seccomp" in found["isolation"][1]
+        assert (faults(found, "fail"), faults(found, "warn")) == (set(), {"users", "files", "memory"}), found
+        assert "seccomp" in found["files"][1]
         assert "has 64 MB for all runs together" in found["memory"][1] or "has 63 MB" in found["memory"][1]
         assert "(12345)" in found["users"][1]
         assert found["orphans"][1] == "process 1 (tini) reaps them"

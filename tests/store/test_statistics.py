@@ -11,6 +11,7 @@ import pytest
 
 from store.kickoff_rows import DONE, FAILED, Rows
 from store.test_plans import FEW, rows_touched
+from windlass.kickoffs.boundary_parts import boundary_parts, network
 from windlass.kickoffs.ids import CLOCKS_APART, first_id, new_id
 from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import Reason, State
@@ -356,9 +357,29 @@ async def test_workers_report_what_they_use(rows: Rows) -> None:
     await rows.store.workers.seen(rows.worker, slots=4, lease=60)
     (worker,) = await overview.workers(limit=10)
     assert (worker.running, worker.zygotes, worker.zygote_memory) == (0, 0, 0)
+    assert worker.boundary == [], "a worker of a former release"
     load = await StatisticsStore(rows.database).database()
     assert load.size > 1 << 20
     assert 0 < load.connections <= load.most_connections
+
+
+async def test_the_boundary_of_a_deployment_is_that_of_the_workers_that_run_it(rows: Rows) -> None:
+    overview, workers, slug = OverviewStore(rows.database), rows.store.workers, rows.deployment.slug
+    assert await overview.boundaries(slug) == []
+    strong, weak = boundary_parts(None, "none", server=1, landlock=9, refused=""), [network("not permitted")]
+    for _ in range(2):
+        await workers.seen(new_id(), slots=4, lease=60, boundary=strong)
+    only = new_id()
+    await workers.seen(only, slots=4, lease=60, deployments=[slug], boundary=weak)
+    await workers.seen(new_id(), slots=4, lease=60, deployments=["other"])
+    await workers.seen(new_id(), slots=4, lease=60, excluded=[slug])
+    await workers.seen(new_id(), slots=4, lease=0, boundary=[])
+    found = await overview.boundaries(slug)
+    assert [(one.workers, one.parts, one.all_hosts) for one in found] == [(2, [*strong], 1), (1, [*weak], 1)]
+    assert found[0].hosts == found[1].hosts
+    await workers.leave(only)
+    assert [one.parts for one in await overview.boundaries(slug)] == [[*strong]]
+    assert [one.boundary for one in await overview.workers(limit=1)] == [[*strong]]
 
 
 @pytest.mark.parametrize("statistics", ["none", "of an empty table", "of new rows", "of many crews", "up to date"])

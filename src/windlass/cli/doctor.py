@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -61,6 +61,7 @@ def checks(settings: Settings, environment: Mapping[str, str], project: Path | N
     """Yields the name and the function of each check, in the order in which a person would fix the faults."""
     from windlass.cli.checks import crew, machine, server
     from windlass.config import environment as own_environment
+    from windlass.kickoffs.boundary_parts import Part
     from windlass.runner.run_spec import machine_environment
 
     of_machine = machine_environment(own_environment())
@@ -70,9 +71,8 @@ def checks(settings: Settings, environment: Mapping[str, str], project: Path | N
     yield "fork", partial(machine.fork, of_machine)
     yield "limits", machine.limits
     yield "memory", partial(machine.memory, settings.memory_limit)
-    yield "users", partial(machine.users, settings)
-    yield "namespaces", partial(machine.namespaces, settings)
-    yield "isolation", machine.isolation
+    for part in get_args(Part):
+        yield part, partial(machine.boundary, part, settings)
     yield "orphans", machine.orphans
     if project:
         yield "interpreter", partial(crew.interpreter, project)

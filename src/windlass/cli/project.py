@@ -18,8 +18,9 @@ from windlass.projects.kinds import folder_of
 from windlass.projects.making import KINDS_WITH_TEMPLATES, new_project
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from windlass.kickoffs.boundary_parts import BoundaryPart
     from windlass.projects import Interpreter
     from windlass.projects.findings import Finding
 
@@ -165,10 +166,22 @@ def findings_of(project: Path, notify: Callable[[str], None], python: str | None
 
     async def find() -> list[Finding]:
         with runner_for_checks(settings, notify) as runner:
+            notify_boundary(runner.boundary, notify)
             async with serving(runner):
                 return await findings(project, runner, environment, interpreters, show)
 
     return in_order([*unread, *asyncio.run(find())])
+
+
+def notify_boundary(parts: Sequence[BoundaryPart], notify: Callable[[str], None]) -> None:
+    """Shows which parts of what separates runs hold on this machine, and of the others what can be bypassed."""
+    if all(one.holds == "yes" for one in parts):
+        held = ", ".join(one.part for one in parts)
+        notify(f"the boundary of runs holds on this machine: {held} (docs/concepts/security.md)")
+    for one in parts:
+        if one.holds != "yes":
+            state = "holds in part" if one.holds == "partly" else "does not hold"
+            notify(f"the boundary of runs {state} on this machine ({one.part}): {one.text}")
 
 
 def lines(found: list[Finding]) -> list[str]:

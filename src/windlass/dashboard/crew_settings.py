@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from windlass.access.tokens import NoSuchUser
@@ -12,6 +12,8 @@ from windlass.dashboard.setting_fields import FIELDS, GROUPS, UNITS, text_of, va
 from windlass.deployments.members import EVERYBODY, MEMBERS
 from windlass.deployments.settings import BadSettings, OwnersOnly
 from windlass.errors import WindlassError
+from windlass.kickoffs.boundary_parts import of_crew
+from windlass.kickoffs.egress import WORDS, Egress
 from windlass.projects.options import TABLES
 from windlass.rights import Role
 from windlass.store.managing import KickoffsOpen
@@ -131,12 +133,20 @@ async def _page(
     faults = _by_field(error) if error else {}
     groups = [(group, [_row(one, found, visit, faults) for one in fields]) for group, fields in GROUPS.items()]
     unplaced = refusal or (error if error and not faults else None)
+    egress = Egress.parse(listed := found.effective["egress"] or ["open"])
+    boundaries = await visit.dashboard.control.overview.boundaries(crew.slug)
     context = {
         "groups": groups,
         "error": unplaced,
         "faults": faults,
         "removal": removal,
         "units": UNITS,
+        "egress": egress,
+        "files": found.effective["files"] or [],
+        "listed": [one for one in listed if one not in WORDS],
+        "unenforced": egress.is_enforced
+        and any(part.part == "network" and part.holds != "yes" for one in boundaries for part in one.parts),
+        "boundaries": [replace(one, parts=of_crew(one.parts, egress)) for one in boundaries],
         "membership": await members.of(crew.slug),
         "owns": await members.owns(crew.slug, visit.actor),
         "membership_error": membership_error,

@@ -21,6 +21,12 @@ Base = Literal["unrestricted", "open", "public", "none"]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 WORDS: tuple[Base, ...] = ("unrestricted", "open", "public", "none")
+MEANINGS: dict[Base, str] = {
+    "unrestricted": "everything that the machine reaches",
+    "open": "everything but metadata services, link-local addresses, the server's own machine and its database",
+    "public": "addresses of the public internet",
+    "none": "nothing",
+}
 ALONE: tuple[Base, ...] = ("unrestricted", "none")
 """Words that stand alone. `open` and `public` may stand in a list, which then permits more."""
 LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
@@ -135,6 +141,11 @@ class Egress:
     def is_strict(self) -> bool:
         """Whether a run must not start without a network of its own."""
         return self.is_enforced and self.base != "open"
+
+    @property
+    def meaning(self) -> str:
+        """What runs may connect to, as a part of a sentence without the listed hosts."""
+        return "only the hosts of the list" if self.destinations and self.base == "none" else MEANINGS[self.base]
 
     @property
     def ports(self) -> set[int]:

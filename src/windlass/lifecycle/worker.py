@@ -282,6 +282,7 @@ class Worker:
             deployments=self._config.deployments,
             excluded=self._config.excluded,
             usage=WorkerUsage(self._slots.used, *self._runner.zygotes()),
+            boundary=self._runner.boundary,
         )
         await asyncio.sleep(self._config.renewal)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from windlass.accounts import Account
+    from windlass.kickoffs.boundary_parts import BoundaryPart
     from windlass.kickoffs.opened_files import Files
     from windlass.kickoffs.outcome import Outcome
     from windlass.runner.cgroups import Cgroups
@@ -220,6 +221,7 @@ class RunnerConfig:
     stopped. All zygotes together may hold `zygote_memory` bytes. `crew_account` is the user that crews run as, None for
     the server's own. `tasks` bounds the processes and threads of this user. `namespaces` is whether the machine permits
     namespaces to crews: one zygote then serves the users of many deployments (Boundary.user), else each has its own.
+    `boundary` describes what separates runs here.
     `closed` are folders of the server that no crew may reach, and `files` those that crews may use which name none.
     `prepared` is the interpreter that this user runs in place of Windlass's own. `limits` apply to inspections whose
     project sets none. With `cgroups` each run has a cgroup; without, its limits are polled. `egress` is that of
@@ -232,6 +234,7 @@ class RunnerConfig:
     tasks: TaskBounds | None = None
     crew_account: Account | None = None
     namespaces: bool = False
+    boundary: tuple[BoundaryPart, ...] = ()
     prepared: Prepared = field(default_factory=Prepared)
     limits: Limits = field(default_factory=Limits)
     cgroups: Cgroups | None = None

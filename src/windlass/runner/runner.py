@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
     from windlass.accounts import Account
+    from windlass.kickoffs.boundary_parts import BoundaryPart
     from windlass.kickoffs.manifest import Manifest
     from windlass.runner.run_spec import Report
     from windlass.runner.zygote_pool import ZygoteKey
@@ -136,6 +137,11 @@ class Runner:
     def zygotes(self) -> tuple[int, int]:
         """Returns the number of zygotes, and their memory in bytes."""
         return self._zygotes.usage()
+
+    @property
+    def boundary(self) -> tuple[BoundaryPart, ...]:
+        """What separates the runs of this machine from it and from each other."""
+        return self._config.boundary
 
     def degraded(self) -> list[str]:
         """Returns the codes of what Windlass can't do with the frameworks that crews run on now."""

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from windlass import __version__, log
 from windlass.kickoffs.declared_settings import BadSetting
+from windlass.kickoffs.events import to_json
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import TokenUsage
@@ -21,6 +22,7 @@ from windlass.store.sealed_variables import SealedVariable, sealed_variables
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from windlass.kickoffs.boundary_parts import BoundaryPart
     from windlass.store.database import Database, Row
 
 logger = log.logger(__name__)
@@ -235,10 +237,12 @@ class WorkerStore:
         deployments: Sequence[str] | None = None,
         excluded: Sequence[str] = (),
         usage: WorkerUsage | None = None,
+        boundary: Sequence[BoundaryPart] = (),
     ) -> None:
         """Records that the worker is alive, on this machine and in this process, until its lease ends.
 
         `deployments` are the slugs whose kickoffs it claims, None for all but those of `excluded`.
+        `boundary` is what separates its runs.
         """
         values = {"host": host(), "pid": os.getpid(), "lease": timedelta(seconds=lease)}
         usage = usage or WorkerUsage()
@@ -250,6 +254,7 @@ class WorkerStore:
             "running": usage.running,
             "zygotes": usage.zygotes,
             "zygote_memory": usage.zygote_memory,
+            "boundary": to_json([one.to_json() for one in boundary]),
         }
         await self._database.execute(SQL["worker_seen"], {"id": worker, **reported, **values})
 

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from windlass.kickoffs.boundary_parts import BoundaryPart
 from windlass.kickoffs.ids import accepted_at
 from windlass.store.database import queries
 from windlass.store.executions import ExecutionStore
@@ -20,6 +21,8 @@ SQL = queries("overview")
 NEWEST = 20
 """The kickoffs of a deployment whose warnings are shown with it."""
 MOST_WARNINGS = 20
+MOST_BOUNDARIES = 20
+MOST_HOSTS = 3
 LONGEST_PREVIEW = 300
 """Characters of the inputs of a kickoff in a list."""
 
@@ -103,6 +106,20 @@ class WorkerRow:
     running: int
     zygotes: int
     zygote_memory: int
+    boundary: list[BoundaryPart]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerBoundary:
+    """What separates the runs of some workers that report the same. Empty for workers of a former release.
+
+    `hosts` are the first of `all_hosts` machines.
+    """
+
+    parts: list[BoundaryPart]
+    workers: int
+    hosts: list[str]
+    all_hosts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +185,19 @@ class OverviewStore:
 
     async def workers(self, *, after: UUID | None = None, limit: int) -> list[WorkerRow]:
         """Returns workers in the order of their start."""
-        return [WorkerRow(**row) for row in await self._database.rows(SQL["workers"], {"after": after, "limit": limit})]
+        rows = await self._database.rows(SQL["workers"], {"after": after, "limit": limit})
+        return [WorkerRow(**{**row, "boundary": _parts(row["boundary"])}) for row in rows]
+
+    async def boundaries(self, slug: str) -> list[WorkerBoundary]:
+        """Returns what separates the runs of a deployment on the living workers that run its kickoffs."""
+        rows = await self._database.rows(
+            SQL["boundaries"], {"slug": slug, "hosts": MOST_HOSTS, "limit": MOST_BOUNDARIES}, soon=True
+        )
+        return [WorkerBoundary(_parts(row.pop("boundary")), **row) for row in rows]
+
+
+def _parts(reported: list[dict[str, Any]]) -> list[BoundaryPart]:
+    return [BoundaryPart.from_json(one) for one in reported]
 
 
 def _age(kickoff: UUID | None, now: float) -> float:

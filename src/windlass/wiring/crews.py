@@ -19,6 +19,7 @@ from windlass.deployments.environment import CrewEnvironments, OfflineModel, pas
 from windlass.embedded_postgres.errors import EmbeddedPostgresError
 from windlass.embedded_postgres.home import Paths, account_for, make_home
 from windlass.errors import SettingsError
+from windlass.kickoffs.boundary_parts import boundary_parts
 from windlass.kickoffs.egress import UNRESTRICTED, Egress
 from windlass.kickoffs.opened_files import opened
 from windlass.offline_model.app import offline_model_app
@@ -33,6 +34,7 @@ from windlass.runner.namespaces import refused
 from windlass.runner.prepared_interpreters import Prepared, prepare
 from windlass.runner.run_spec import TaskBounds, machine_environment
 from windlass.runner.spawning import PROGRAM
+from windlass_child.process.hardening import landlock_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from windlass.accounts import Account
     from windlass.config import Settings
     from windlass.deployments.resolution import Resolver
+    from windlass.kickoffs.boundary_parts import BoundaryPart
     from windlass.wiring.infrastructure import Notify
 
 logger = log.logger(__name__)
@@ -69,7 +72,6 @@ def runner_of(settings: Settings, notify: Notify, scratch: Path | None = None) -
     if account is None:
         place, prepared = settings.home, Prepared()
         if os.geteuid() == ROOT:
-            logger.event("crews.as_root")
             notify(
                 "warning: crews run as root, like the server, because WINDLASS_CREW_USER is root "
                 "(docs/concepts/security.md)"
@@ -78,11 +80,11 @@ def runner_of(settings: Settings, notify: Notify, scratch: Path | None = None) -
         check_apart(account, owners(settings))
         place, scratch = place_for_crews(settings.home, account), None
         prepared = prepare(account, config.ROOT_HOME / "interpreters", notify)
-    why = refused(account, account.uid if account else None)
-    if why:
-        logger.event("crews.no_namespaces", why=why)
-    else:
-        logger.event("crews.namespaces")
+    boundary, namespaces = boundary_of(account, settings.crew_users)
+    for one in boundary:
+        logger.event(
+            "boundary.open" if one.holds == "no" else "boundary.holds", part=one.part, holds=one.holds, text=one.text
+        )
     runner_config = RunnerConfig(
         grace=settings.stop_grace,
         zygote_idle=settings.zygote_idle,
@@ -92,7 +94,8 @@ def runner_of(settings: Settings, notify: Notify, scratch: Path | None = None) -
             others=TASKS_OF_A_SLOT * settings.slots if account else None,
         ),
         crew_account=account,
-        namespaces=not why,
+        namespaces=namespaces,
+        boundary=boundary,
         prepared=prepared,
         limits=settings.limits,
         cgroups=cgroups_of_runs() if is_server else None,
@@ -104,6 +107,16 @@ def runner_of(settings: Settings, notify: Notify, scratch: Path | None = None) -
         ),
     )
     return Runner(scratch or place / "runs", machine_environment(config.environment()), runner_config)
+
+
+def boundary_of(account: Account | None, numbers: str) -> tuple[tuple[BoundaryPart, ...], bool]:
+    """Returns what separates runs on this machine, and whether it permits namespaces to crews.
+
+    `account` is the user of crews, and `numbers` is WINDLASS_CREW_USERS.
+    """
+    why = refused(account, account.uid if account else None)
+    parts = boundary_parts(account, numbers, server=os.geteuid(), landlock=landlock_version(), refused=why)
+    return parts, not why
 
 
 def hosts_in(url: SecretStr | None) -> tuple[tuple[str, int], ...]:

@@ -180,6 +180,7 @@ def _control_api(shared: Shared, access: TokenAuthenticator, builds: Builds) -> 
         limits=settings.limits,
         retention=settings.retention,
         egress=settings.egress,
+        files=settings.crew_files or None,
     )
     variables, members = Variables(VariableStore(database), key_ring), Members(MemberStore(database))
     return ControlApi(

@@ -145,6 +145,12 @@ class KickoffItem(BaseModel):
     finished_at: datetime | None
 
 
+class BoundaryPartItem(BaseModel):
+    part: Literal["users", "files", "network"]
+    holds: Literal["yes", "partly", "no"]
+    text: str = Field(description="What the part does, what can be bypassed, and what to do then.")
+
+
 class WorkerItem(BaseModel):
     id: UUID
     host: str
@@ -157,3 +163,6 @@ class WorkerItem(BaseModel):
     running: int | None = Field(description="The kickoffs that it runs.")
     zygotes: int | None = Field(description="The processes that start the runs of crews.")
     zygote_memory: int | None = Field(description="The memory of these processes, in bytes.")
+    boundary: list[BoundaryPartItem] = Field(
+        description="What separates its runs from its machine and from each other. Empty: a worker of a former release."
+    )

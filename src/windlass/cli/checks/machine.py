@@ -14,19 +14,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from windlass.accounts import ROOT
 from windlass.errors import WindlassError
 from windlass.projects.kinds import function_project
 from windlass.runner import Runner, cgroups
 from windlass.runner.cgroups import NotDelegated, delegated
 from windlass.runner.crew_account import crew_account
-from windlass.runner.namespaces import refused
-from windlass_child.process.hardening import CONFINES, SCOPES_SIGNALS, landlock_version
+from windlass.wiring.crews import boundary_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from windlass.config import Settings
+    from windlass.kickoffs.boundary_parts import Part
     from windlass_child.protocol.messages import Project
 
 
@@ -113,25 +112,6 @@ def limits() -> Finding:
     return Finding(f"each run has a cgroup of its own below {folder}")
 
 
-def isolation() -> Finding:
-    """Reports how far the kernel keeps processes of one user, which crews share, apart from each other."""
-    version = landlock_version()
-    if version >= SCOPES_SIGNALS:
-        return Finding(f"each run is closed to the files, the memory and the signals of others (Landlock {version})")
-    if version >= CONFINES:
-        return Finding(
-            "each run is closed to the files and the memory of others, but not to their signals: Landlock "
-            f"{version} has no scopes for signals, which Linux 6.12 and newer have.",
-            Level.WARN,
-        )
-    return Finding(
-        "the kernel has no usable Landlock: crews of one user can read each other's files, signal each other, and read "
-        "the memory of a process that another crew has just started. Use Linux 5.19 or newer with Landlock switched "
-        "on, and in a container a profile of seccomp that permits its calls (landlock_*).",
-        Level.WARN,
-    )
-
-
 def memory(
     of_a_run: int, shared: Path = SHARED_MEMORY, bounds: tuple[Path, ...] = cgroups.MEMORY_OF_CONTAINER
 ) -> Finding:
@@ -159,37 +139,18 @@ def memory(
     return Finding(f"{bounded}, {size // MEGABYTE:,} MB of shared memory")
 
 
-def users(settings: Settings) -> Finding:
-    """Reports the user that crews run as. Raises SettingsError when there is none."""
+def boundary(part: Part, settings: Settings) -> Finding:
+    """Reports a part of what separates runs here. Raises SettingsError when there is no user for crews."""
     crews = crew_account(settings.crew_user)
-    if crews is not None:
-        if fault := _not_permitted():
-            raise WindlassError(
-                f"root can't run crews as the user {crews.name} here: {fault}.",
-                "Give the container the capabilities SETUID, SETGID, CHOWN, DAC_OVERRIDE, FOWNER and KILL, or start it "
-                "as another user than root.",
-            )
-        each = "" if settings.crew_users == "none" else f", each deployment as its own one of {settings.crew_users}"
-        return Finding(f"crews run as the user {crews.name} ({crews.uid}){each}. It can't read the server's files")
-    if os.geteuid() == ROOT:
-        return Finding("crews run as root (WINDLASS_CREW_USER)", Level.WARN)
-    return Finding(
-        f"crews run as the server's user ({os.geteuid()}), so their code can read the server's files. Start the server "
-        "as root to run crews as another user (docs/concepts/security.md)."
-    )
-
-
-def namespaces(settings: Settings) -> Finding:
-    """Reports whether a run gets namespaces of its own, as a trial shows."""
-    crews = crew_account(settings.crew_user)
-    if why := refused(crews, crews.uid if crews else None):
-        return Finding(
-            f"this machine permits none to crews: {why}. Each deployment has a zygote of its own instead, and the "
-            "network of the machine: the egress `open` is not enforced, and runs with a stricter one fail "
-            "(docs/how-to/egress.md)",
-            Level.WARN,
+    if part == "users" and crews is not None and (fault := _not_permitted()):
+        raise WindlassError(
+            f"root can't run crews as the user {crews.name} here: {fault}.",
+            "Give the container the capabilities SETUID, SETGID, CHOWN, DAC_OVERRIDE, FOWNER and KILL, or start it "
+            "as another user than root.",
         )
-    return Finding("each run can have its own")
+    parts, _ = boundary_of(crews, settings.crew_users)
+    (found,) = (one for one in parts if one.part == part)
+    return Finding(found.text, Level.OK if found.holds == "yes" else Level.WARN)
 
 
 def _not_permitted() -> str:

@@ -127,9 +127,9 @@ SELECT (SELECT count(*) FROM promoted) AS promoted,
        (SELECT json_build_array(deployment_id, concurrency_key) FROM page OFFSET %(limit)s - 1) AS last
 
 -- name: worker_seen
-INSERT INTO workers (id, host, pid, slots, deployments, excluded, version, running, zygotes, zygote_memory, alive_until)
+INSERT INTO workers (id, host, pid, slots, deployments, excluded, version, running, zygotes, zygote_memory, boundary, alive_until)
 VALUES (%(id)s, %(host)s, %(pid)s, %(slots)s, %(deployments)s, %(excluded)s, %(version)s, %(running)s, %(zygotes)s, %(zygote_memory)s,
-        now() + %(lease)s)
+        %(boundary)s, now() + %(lease)s)
     ON CONFLICT (id) DO UPDATE
    SET seen_at = now(), slots = excluded.slots, running = excluded.running, zygotes = excluded.zygotes,
        zygote_memory = excluded.zygote_memory, alive_until = excluded.alive_until

@@ -75,10 +75,18 @@ SELECT id, created_at, CASE WHEN pg_column_size(inputs) < 20000 THEN left(inputs
 SELECT inputs FROM kickoffs WHERE id = %(kickoff)s AND deployment_id = %(deployment)s
 
 -- name: workers
-SELECT id, host, pid, slots, started_at, seen_at, alive_until > now() AS alive, version, running, zygotes, zygote_memory
+SELECT id, host, pid, slots, started_at, seen_at, alive_until > now() AS alive, version, running, zygotes, zygote_memory, boundary
   FROM workers
  WHERE %(after)s::uuid IS NULL OR id > %(after)s::uuid
  ORDER BY id
+ LIMIT %(limit)s
+
+-- name: boundaries
+SELECT boundary, count(*) AS workers, (array_agg(DISTINCT host ORDER BY host))[:%(hosts)s] AS hosts, count(DISTINCT host) AS all_hosts
+  FROM workers
+ WHERE alive_until > now() AND (deployments IS NULL OR %(slug)s = ANY (deployments)) AND %(slug)s <> ALL (excluded)
+ GROUP BY boundary
+ ORDER BY workers DESC, min(id::text)
  LIMIT %(limit)s
 
 -- name: queues
