@@ -90,7 +90,7 @@ def masks(*, quick: bool) -> Iterator[Figures]:
 
 
 def network(*, quick: bool) -> Iterator[Figures]:
-    yield egress(kickoffs=20 if quick else 200, downloads=3 if quick else 10)
+    yield egress(kickoffs=20 if quick else 100, downloads=3 if quick else 10)
 
 
 SUBJECTS: dict[str, Callable[..., Iterator[Figures]]] = {

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from bench.figures import Figure, quantile
-from bench.latency import finished, ms
+from bench.latency import WARM_UP, ms
 from bench.served import PROJECTS, served
 
 if TYPE_CHECKING:
@@ -21,23 +21,25 @@ GOAL_SPEED = "at least 0.5"
 
 
 def egress(*, kickoffs: int, downloads: int) -> list[Figure]:
-    """With the default egress and without one, in turns."""
-    statement, download = PROJECTS / "first_statement", PROJECTS / "download"
+    """With the default egress and without one: two servers, whose kickoffs take turns."""
+    project = PROJECTS / "download"
     starts: dict[str, list[float]] = {"unrestricted": [], "open": []}
     speeds: dict[str, list[float]] = {"unrestricted": [], "open": []}
     with ExitStack() as stack:
         port = stack.enter_context(source())
-        for egress in starts:
-            own = {"WINDLASS_EGRESS": egress if egress == "unrestricted" else f"open,127.0.0.1:{port}"}
-            given = {**own, "SOURCE": f"http://127.0.0.1:{port}"}
-            with served(statement, own) as server:
-                starts[egress] = [
-                    ms(one["result"]["json"]["first_statement"], one) for one in finished(server, kickoffs)
-                ]
-            with served(download, given) as server:
-                for _ in range(downloads):
-                    seconds = server.succeeded(server.kickoff({"port": port}))["result"]["json"]["seconds"]
-                    speeds[egress].append(SIZE / 1e6 / seconds)
+        permitted = {"unrestricted": "unrestricted", "open": f"open,127.0.0.1:{port}"}
+        servers = {
+            egress: stack.enter_context(served(project, {"WINDLASS_EGRESS": own})) for egress, own in permitted.items()
+        }
+        for number in range(kickoffs + WARM_UP):
+            for egress, server in servers.items():
+                status = server.succeeded(server.kickoff({}))
+                if number >= WARM_UP:
+                    starts[egress].append(ms(status["result"]["json"]["first_statement"], status))
+        for _ in range(downloads):
+            for egress, server in servers.items():
+                seconds = server.succeeded(server.kickoff({"port": port}))["result"]["json"]["seconds"]
+                speeds[egress].append(SIZE / 1e6 / seconds)
     direct, through = quantile(speeds["unrestricted"], 0.5), quantile(speeds["open"], 0.5)
     more = quantile(starts["open"], 0.5) - quantile(starts["unrestricted"], 0.5)
     return [

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 WINDLASS = [sys.executable, "-m", "windlass"]
+START_SECONDS = 240
+"""A server makes its database and imports the framework first, which takes a minute on a busy machine."""
 LONGEST_LIST = 1000
 """Kickoffs in a request."""
 
@@ -107,7 +109,7 @@ def served(project: Path, environment: dict[str, str] | None = None, home: Path 
         own = {"WINDLASS_HOME": str(home), "WINDLASS_PORT": str(port), "WINDLASS_SLOTS": "2", **(environment or {})}
         given = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")} | own
         process = stack.enter_context(started(project, given, home / "log"))
-        wait_until(lambda: answers(process, port, home / "log"), what="the server to be ready")
+        wait_until(lambda: answers(process, port, home / "log"), START_SECONDS, what="the server to be ready")
         token = token_shown(given)
         client = stack.enter_context(client_of(f"http://127.0.0.1:{port}", token))
         yield Served(client, home, process.pid, port, token)
