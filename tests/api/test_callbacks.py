@@ -10,8 +10,10 @@ import pytest_asyncio
 
 from api.control import Person
 from api.deliveries import deliver
+from api.serving import serving, unknown_id
 from dashboard.made_runs import started
 from webhooks.receiver import Receiver, Reply
+from windlass.access.authentication import RateLimits
 from windlass.rights import Role
 
 if TYPE_CHECKING:
@@ -122,6 +124,15 @@ async def test_only_the_address_with_its_signature_answers(
     elsewhere = await server.crew("callback-elsewhere")
     assert (await send(crew, url.replace(crew.deployment.slug, elsewhere.deployment.slug), body)).status_code == 404
     assert (await send(crew, url, body)).status_code == 200
+
+
+async def test_guesses_of_signatures_are_limited_for_each_address(crew: Crew) -> None:
+    rates, guess = RateLimits(failures=3), f"/resume/{unknown_id()}?signature=guessed"
+    async with serving(crew.server.database.url, trusted_proxies=["127.0.0.1"], rates=rates) as server:
+        for address, statuses in (("203.0.113.7", [401] * 3 + [429] * 2), ("203.0.113.8", [401])):
+            url, headers = crew.at(server).base_url + guess, {"X-Forwarded-For": address}
+            found = [await server.http.post(url, json={"feedback": "yes"}, headers=headers) for _ in statuses]
+            assert [answer.status_code for answer in found] == statuses
 
 
 async def test_a_webhook_of_a_kickoff_gets_no_address_for_answers(crew: Crew, receiver: Receiver) -> None:

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from psycopg.sql import SQL, Identifier
 
+from api.deliveries import deliver
 from api.runs import begin
 from api.serving import GOOD, KEY_RING, unknown_id, until
 from windlass.kickoffs.events import StoredEvent, to_json
@@ -17,7 +18,7 @@ from windlass.lifecycle.accept import Stops
 from windlass.lifecycle.deletion import Deletions, KickoffsStillOpen, UserDeletion
 from windlass.rights import Scope
 from windlass.store.reporting import Batch, JournalEntry
-from windlass.store.retention import RetentionStore
+from windlass.store.retention import LARGE, RetentionStore
 
 if TYPE_CHECKING:
     from api.serving import Crew
@@ -79,6 +80,17 @@ async def test_nothing_of_a_deleted_kickoff_is_left_in_any_table(crew: Crew) -> 
     assert (await delete(crew, kickoff))[0] == 404
     assert (await delete(crew, other))[0] == 200
     assert await tables_with(crew, marker_of(crew)) == set()
+
+
+async def test_nothing_is_left_of_what_a_deleted_kickoff_asked_and_sent(crew: Crew) -> None:
+    run = await begin(crew, kickoff := await crew.kickoff(crewWebhookUrl="http://127.0.0.1:9/"))
+    await run.start_task(0)
+    await run.ask()
+    await crew.request("POST", f"/stop/{kickoff}")
+    await deliver(crew)
+    assert await tables_with(crew, kickoff) >= {"questions", "webhooks", "deliveries"}
+    assert (await delete(crew, kickoff))[0] == 200
+    assert await tables_with(crew, kickoff) == IN_THE_AUDIT_LOG
 
 
 async def test_the_key_of_a_deleted_kickoff_is_free_again(crew: Crew) -> None:
@@ -150,11 +162,21 @@ def users_of(crew: Crew, patience: float = 5.0) -> UserDeletion:
     return UserDeletion(deletions, server.tokens, Stops(server.kickoffs), server.deployments, patience=patience)
 
 
+async def end_retention(crew: Crew, kickoff: str) -> None:
+    """Leaves the idempotency key of the kickoff, which is kept for a day."""
+    store = RetentionStore(crew.server.database)
+    for table in LARGE:
+        await store.drop_rows(table, [UUID(kickoff)])
+    await store.drop_kickoffs([UUID(kickoff)])
+    assert await tables_with(crew, kickoff) == {"idempotency_keys"}
+
+
 async def test_nothing_of_a_deleted_user_is_left_but_the_audit_log(crew: Crew) -> None:
     name = f"leaver of {crew.path}"
     token, other = await crew.token_of(name), await crew.server.crew()
     user = str(await crew.server.tokens.enabled_user(name))
     kickoffs = [await ran(crew, token, f"order-{number}") for number in range(5)]
+    await end_retention(crew, await ran(crew, token, "order-5"))
     stayed = await crew.kickoff(token=crew.user_token)
     assert await tables_with(crew, user) == {"kickoffs", "idempotency_keys", "tokens", "users", "audit_log"}
     assert await users_of(other).delete(name, stop=False, data_only=False) == 5

@@ -146,6 +146,7 @@ async def test_all_files_as_one_zip(crew: Crew) -> None:
     kickoff = await with_files(crew, FILES)
     answer = await get(crew, f"/files/{kickoff}.zip")
     assert answer.headers["content-disposition"].startswith(f'attachment; filename="{kickoff}.zip"')
+    assert answer.headers["content-security-policy"] == "sandbox; default-src 'none'"
     with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
         assert archive.testzip() is None
         assert {name: archive.read(name) for name in archive.namelist()} == FILES

@@ -67,6 +67,23 @@ def test_a_text_that_is_too_large_is_refused(tmp_path: Path) -> None:
         pass
 
 
+def test_more_members_than_a_backup_has_are_refused(tmp_path: Path) -> None:
+    bomb = archive(tmp_path / "bomb.zip", key=b"a key")
+    with zipfile.ZipFile(bomb, "a") as made:
+        made.writestr("other", b"")
+    with pytest.raises(BackupError, match="no backup of Windlass"), opened(bomb):
+        pass
+
+
+def test_two_members_of_the_same_bytes_are_refused(tmp_path: Path) -> None:
+    bomb = archive(tmp_path / "bomb.zip")
+    with zipfile.ZipFile(bomb, "a") as made:
+        made.filelist.append(made.getinfo(DUMP))
+        made.comment = b"so that the directory is written again"
+    with pytest.raises(BackupError, match="no backup of Windlass"), opened(bomb):
+        pass
+
+
 def test_members_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
     bomb = archive(tmp_path / "bomb.zip")
     with zipfile.ZipFile(bomb, "a") as made:

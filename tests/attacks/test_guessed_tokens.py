@@ -65,6 +65,13 @@ async def test_clients_with_valid_tokens_are_served_from_the_same_address(crew: 
         assert await statuses(served, [crew.token] * 20, ATTACKER) == [200] * 20
 
 
+async def test_a_right_guess_from_an_address_at_its_limit_is_not_told_from_a_wrong_one(crew: Crew) -> None:
+    async with behind_a_proxy(crew, RateLimits(failures=10)) as served:
+        assert 429 in await statuses(served, [made_up() for _ in range(11)], ATTACKER)
+        assert await statuses(served, [crew.token], ATTACKER) == [429]
+        assert await statuses(served, [crew.token], OTHER) == [200]
+
+
 async def test_the_token_of_another_crew_counts_as_a_wrong_one(crew: Crew) -> None:
     other = await crew.server.crew()
     async with behind_a_proxy(crew, RateLimits(failures=3)) as served:

@@ -83,6 +83,10 @@ def test_a_link_that_leads_elsewhere(tmp_path: Path, target: str) -> None:
     refused(tmp_path, {"link": target}, "it is a link", mode=LINK)
 
 
+def test_the_target_of_a_link_is_not_read_if_it_is_too_long(tmp_path: Path) -> None:
+    refused(tmp_path, {"link": "x" * (1 << 20)}, "it is a link to a path of more than 255 bytes", mode=LINK)
+
+
 def test_links_that_lead_out_together_and_files_below_a_link(tmp_path: Path) -> None:
     refused(tmp_path, {"a/deep": "..", "out": "a/deep/../.."}, "it is a link", mode=LINK)
     refused(tmp_path, {"x": "y", "y": "x"}, "circle", mode=LINK)

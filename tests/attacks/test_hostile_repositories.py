@@ -160,6 +160,25 @@ def test_configuration_of_the_machine_and_of_the_user_does_not_count(
     assert not touched.exists()
 
 
+def test_passwords_of_the_servers_user_are_not_sent(tmp_path: Path) -> None:
+    home = written(tmp_path / "home", {".netrc": "machine 127.0.0.1 login git password s3cret\n"})
+    repository(tmp_path / "served" / "crew", {"work.py": ""})
+    with (
+        serving(tmp_path / "served", password="s3cret") as (port, _),
+        pytest.raises(ProjectError, match="other credentials"),
+    ):
+        fetched(f"http://127.0.0.1:{port}/crew", tmp_path, environment={"HOME": str(home)})
+
+
+def test_git_connects_to_the_address_that_was_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client of git would get no address of this name, or later another one than the server has checked."""
+    repository(tmp_path / "served" / "crew", {"work.py": ""})
+    with serving(tmp_path / "served") as (port, seen):
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", ("127.0.0.1", port))])
+        assert fetched(f"http://crews.example:{port}/crew", tmp_path).snapshot.files == 1
+    assert {one.partition("/")[0] for one in seen} == {f"crews.example:{port}"}
+
+
 def fake_git(folder: Path, script: str) -> Path:
     """A program that stands for git: what it does is what git does for a hostile repository or server."""
     program = written(folder, {"git": f"#!/bin/sh\n{script}\n"}) / "git"
@@ -193,13 +212,12 @@ def test_what_is_too_large_or_prints_much(
     assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
 
-def test_a_server_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_sends_a_little_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client of git gives up only on one that sends less than 1 KB in a second."""
     monkeypatch.setattr(module, "SECONDS", 0.5)
-    with (
-        socket.create_server(("127.0.0.1", 0)) as silent,
-        pytest.raises(ProjectError, match="it took more than 0 s"),
-    ):
-        fetched(f"http://127.0.0.1:{silent.getsockname()[1]}/a", tmp_path)
+    program = fake_git(tmp_path / "bin", "while :; do sleep 1; done")
+    with instead_of_git(program, monkeypatch), pytest.raises(ProjectError, match="it took more than 0 s"):
+        fetched("http://127.0.0.1:1/a", tmp_path)
     assert not any(isinstance(one, threading.Timer) for one in threading.enumerate())
 
 
@@ -208,7 +226,9 @@ def test_credentials_are_on_no_command_line_and_in_no_error(tmp_path: Path, monk
     program = fake_git(tmp_path / "bin", script)
     with instead_of_git(program, monkeypatch), pytest.raises(ProjectError, match=r"git reports: fatal: \*\*\*"):
         fetched("http://127.0.0.1:1/a", tmp_path, variables={"GIT_PASSWORD": "s3cret"})
-    assert "s3cret" not in (tmp_path / "seen").read_text()
+    seen = (tmp_path / "seen").read_text()
+    assert "s3cret" not in seen
+    assert "GIT_CONFIG_NOSYSTEM=1" in seen, "no configuration of the machine"
 
 
 def test_over_ssh_only_the_checked_address_is_used_and_no_configuration(

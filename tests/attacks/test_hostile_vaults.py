@@ -75,11 +75,12 @@ def test_a_name_is_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second look-up could lead to another address than the one that was checked."""
     with answering(lambda connection: connection.close()) as port:
         answers = [[entry("127.0.0.1", port)], [entry(LINK_LOCAL)]]
-        asked: list[object] = []
+        asked: list[str] = []
 
-        def resolve(host: object, *_: object, **__: object) -> list[Any]:
-            asked.append(host)
-            return answers.pop(0) if host == "vault.example.com" else [entry(str(host), port)]
+        def resolve(host: str | bytes, *_: object, **__: object) -> list[Any]:
+            name = host.decode() if isinstance(host, bytes) else host  # as the client of HTTP asks
+            asked.append(name)
+            return answers.pop(0) if name == "vault.example.com" else [entry(name, port)]
 
         monkeypatch.setattr(socket, "getaddrinfo", resolve)
         with pytest.raises(ProviderUnavailable):
@@ -138,6 +139,40 @@ def test_any_answer_is_an_error_in_words(answer: bytes) -> None:
                 assert call() == []
             except SecretError as error:
                 assert error.hint  # noqa: PT017 - both ends are good
+
+
+def test_no_redirection_is_followed() -> None:
+    asked: list[bytes] = []
+
+    def redirect(connection: socket.socket) -> None:
+        asked.append(connection.recv(65536).partition(b"\r\n")[0])
+        connection.sendall(b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n")
+
+    with answering(redirect) as port, pytest.raises(SecretError):
+        vault(f"http://127.0.0.1:{port}").read("app/db")
+    assert not [one for one in asked if b"elsewhere" in one]
+
+
+def test_an_answer_of_more_than_a_megabyte_is_not_read_to_its_end() -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {2 * network.LARGEST_ANSWER}\r\n\r\n".encode()
+
+    def send(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(head + b"[" * (2 * network.LARGEST_ANSWER))
+
+    with answering(send) as port, pytest.raises(ProviderUnavailable, match="sends an answer that is too long"):
+        vault(f"http://127.0.0.1:{port}").read("app/db")
+
+
+def test_the_proxy_of_the_server_gets_no_request_to_a_vault(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+    with answering(lambda connection: asked.append(connection.recv(65536))) as proxy:
+        for name in ("HTTP_PROXY", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy}")
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        with answering(lambda connection: connection.close()) as port, pytest.raises(ProviderUnavailable):
+            vault(f"http://127.0.0.1:{port}").read("app/db")
+    assert asked == []
 
 
 def entry(address: str, port: int = 80) -> tuple[Any, ...]:

@@ -109,6 +109,29 @@ async def test_a_link_signs_in_once(server: Server, nobody: Visitor, owner: Visi
     assert not await is_in(nobody)
 
 
+async def test_a_link_that_was_not_used_for_half_an_hour_is_refused(server: Server, nobody: Visitor) -> None:
+    name = await user(server, Role.VIEWER)
+    path = await link(server, name)
+    await age(server, name, "sign_in_links SET expires_at = expires_at - interval '31 minutes'")
+    answer = await nobody.get(path)
+    assert (answer.status_code, "too old" in answer.text) == (403, True)
+
+
+@pytest.mark.parametrize("older", ["seen_at = now() - interval '25 hours'", "created_at = now() - interval '15 days'"])
+async def test_a_session_ends_a_day_after_its_last_use_and_two_weeks_after_its_beginning(
+    server: Server, owner: Visitor, older: str
+) -> None:
+    assert await is_in(owner)
+    await age(server, owner.name, f"sessions SET {older}")
+    assert not await is_in(owner)
+
+
+async def age(server: Server, name: str, change: str) -> None:
+    """Lets time pass for the rows of a user."""
+    query = f"UPDATE {change} WHERE user_id = (SELECT id FROM users WHERE name = %(name)s)"
+    await server.database.execute(query, {"name": name})
+
+
 async def test_signing_out_ends_this_session_and_everywhere_all_of_them(server: Server, owner: Visitor) -> None:
     others = [await Visitor.of(server) for _ in range(2)]
     for other in others:

@@ -233,10 +233,23 @@ async def test_counts_and_queries_do_not_reveal_a_deployment(scene: Scene, stran
         assert page == {"items": [], "next_cursor": None}
         system = (await stranger.visitor.get("/ui/system")).text
         assert scene.slug not in system
+        for path in ("/?search=", "/executions?crew="):
+            pages = [(await stranger.ui("GET", path + one))[1].replace(one, "") for one in (scene.slug, "xyz")]
+            assert pages[0] == pages[1], path
     developer = strangers[1].visitor
     for path in sorted(OF_SELECTED):
         answer = await developer.post(f"/ui{path}", **{"ids[]": scene.of["kickoff"]})
         assert answer.status_code == 404, path
+
+
+async def test_a_search_finds_a_crew_whose_name_begins_with_that_of_a_hidden_one(
+    server: Server, strangers: list[Both]
+) -> None:
+    scene = await made_scene(server)
+    seen = await server.crew(f"{scene.slug}-too")
+    kickoff = await seen.kickoff()
+    for stranger in strangers:
+        assert kickoff in (await stranger.ui("GET", f"/executions?crew={scene.slug}"))[1]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)

@@ -100,6 +100,19 @@ async def test_workload_identity_is_read_at_each_kickoff_and_static_at_each_buil
     assert sorted(server.managers.made) == ["fixed", "rotating"]
 
 
+async def test_each_read_is_an_event_of_the_kickoff_without_the_value(server: Server) -> None:
+    server.managers.secrets["app/db"] = "the password"
+    await server.take_from(await server.add_credential("rotating"), "PASSWORD", "app/db")
+    await built(server)
+    await server.worker()
+    status = await ran(server, "PASSWORD")
+    (report,) = await resolutions(server, status.id)
+    assert [(one["name"], one["credential"], one["secret_name"]) for one in report["variables"]] == [
+        ("PASSWORD", "rotating", "app/db")
+    ]
+    assert "the password" not in str(report)
+
+
 async def test_a_static_variable_that_is_set_after_the_build_waits_for_the_next(server: Server) -> None:
     server.managers.secrets["key"] = "the value"
     static = await server.add_credential("fixed", "token")

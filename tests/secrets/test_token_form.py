@@ -60,6 +60,11 @@ def test_tokens_do_not_repeat() -> None:
     assert len({new_token(TokenKind.USER).reveal() for _ in range(500)}) == 500
 
 
+def test_each_of_30_places_has_any_of_62_characters() -> None:
+    tokens = [new_token(TokenKind.USER).reveal() for _ in range(2000)]
+    assert {len({token[place] for token in tokens}) for place in range(4, 34)} == {62}
+
+
 @given(st.text(string.ascii_letters + string.digits, min_size=30, max_size=30))
 @example("0" * 30)
 def test_the_last_six_are_the_base62_of_the_crc32(body: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import TYPE_CHECKING
@@ -169,8 +170,21 @@ async def test_a_receiver_that_sends_a_byte_at_a_time_is_left_in_time(monkeypatc
 
 
 async def test_only_the_beginning_of_an_answer_is_read() -> None:
-    async with Receiver(lambda _: Reply(500, b"x" * 5_000_000)) as receiver:
-        answer = await post(receiver.url())
+    async def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Sends a part of the body that it announces, and waits until the sender hangs up."""
+        writer.write(b"HTTP/1.1 500 Error\r\nContent-Length: 5000000\r\n\r\n" + b"x" * 2 * LARGEST_ANSWER)
+        with suppress(ConnectionError):
+            while await reader.read(65536):
+                pass
+        writer.close()
+        ended.set()
+
+    ended = asyncio.Event()
+    server = await asyncio.start_server(begin, "127.0.0.1", 0)
+    answer = await post(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+    await ended.wait()
+    server.close()
+    await server.wait_closed()
     assert (answer.status, len(answer.text), answer.error) == (500, LARGEST_ANSWER, "it answered 500")
 
 
