@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,6 +83,20 @@ async def test_a_connection_is_tested_and_a_refusal_explained(owner: Visitor) ->
     name, _ = await add(owner)
     stored = await owner.post(f"{PATH}/{name}/test")
     assert (stored.status_code, "provider_unavailable" in stored.text) == (200, True)
+
+
+async def test_the_list_has_who_may_use_a_credential(crew: Crew, owner: Visitor) -> None:
+    slug = crew.deployment.slug
+    names = [
+        (await add(owner, **more))[0]
+        for more in ({}, {"for_developers": "on"}, {"deployments": slug}, {"for_developers": "on", "deployments": slug})
+    ]
+    page = (await owner.get(PATH)).text
+    found = [
+        re.search(rf'/{name}">.*?<td data-label="Who may use it">(.*?)</td>', page, re.DOTALL)[1]  # type: ignore[index]
+        for name in names
+    ]
+    assert found == ["owner", "developer", "1 crew", "developer, 1 crew"]
 
 
 async def test_one_credential_of_a_provider_is_the_default(server: Server, owner: Visitor) -> None:

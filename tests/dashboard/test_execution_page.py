@@ -344,3 +344,15 @@ async def test_a_cold_start_leaves_the_room_to_the_steps(crew: Crew, owner: Visi
     (lead, task) = re.findall(r'<rect x="[\d.]+%" y="4" width="([\d.]+)%"', page)[:2]
     assert float(lead) == pytest.approx(9, abs=4)
     assert float(task) > 50
+
+
+async def test_a_refused_connection_leads_to_its_setting(server: Server, crew: Crew, owner: Visitor) -> None:
+    kickoff = await crew.kickoff()
+    setting = f'href="/ui/crews/{crew.deployment.slug}/settings#field-egress"'
+    assert setting not in await text(owner, path(crew, kickoff))
+    warning = [{"code": "egress_refused", "message": "The egress of this crew does not permit x.test:443."}]
+    await server.database.execute(
+        "UPDATE kickoffs SET warnings = %(warnings)s WHERE id = %(id)s",
+        {"warnings": json.dumps(warning), "id": kickoff},
+    )
+    assert setting in await text(owner, path(crew, kickoff))

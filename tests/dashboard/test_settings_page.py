@@ -160,10 +160,12 @@ async def test_a_form_that_was_loaded_before_a_change_of_another_person_keeps_it
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_wrong_setting_is_marked_at_its_field(server: Server, crew: Crew, developer: Visitor) -> None:
     path = f"/ui/crews/{crew.deployment.slug}/settings"
-    answer = await developer.post(path, concurrency="many", **{"limits.timeout": "-1", "weight": "2"})
+    wrong = {"limits.timeout": "-1", "cors_origins": "nowhere", "weight": "2"}
+    answer = await developer.post(path, concurrency="many", **wrong)
     assert answer.status_code == 400
-    for name in ("concurrency", "limits.timeout"):
+    for name in ("concurrency", "limits.timeout", "cors_origins"):
         assert f'id="error-{name}"' in answer.text
+        assert f'aria-describedby="hint-{name} error-{name}"' in answer.text
         assert f'href="#field-{name}"' in answer.text
     assert 'id="error-weight"' not in answer.text
     assert 'value="many"' in answer.text
