@@ -19,7 +19,7 @@ from windlass.kickoffs.states import State
 from windlass.runner import Runner
 from windlass.runner.crew_account import crew_account
 from windlass.runner.run_spec import TaskBounds, machine_environment
-from windlass_child.process.hardening import confine
+from windlass_child.process.hardening import become, confine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -109,6 +109,17 @@ async def test_code_of_the_projects_environment_begins_with_no_more_rights_than_
     assert found["core"] == [0, 0]
     assert found["oom"] >= 500
     assert [name.partition(":")[0] for name in found["open"]].count("socket") == 1, found
+
+
+def test_a_process_that_becomes_the_crews_has_no_group_of_the_server() -> None:
+    account = crew_account(None)
+    assert account is not None
+    child = os.fork()
+    if child == 0:
+        os.setgroups([0, 4242])
+        become(account.uid, account.gid)
+        os._exit(os.getgroups() != [])
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.usefixtures("landlock")

@@ -30,6 +30,7 @@ from windlass.projects.bounded_reader import BoundedReader
 from windlass.projects.findings import Finding, Level
 from windlass.projects.kinds import recognise
 from windlass.projects.virtual_environments import markers_of
+from windlass_child.process.hardening import CONFINES, landlock_version
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -302,9 +303,13 @@ async def test_the_process_has_the_rights_of_the_crews_and_its_bounds(
         "import json, os, resource\n"
         "def facts(*_):\n"
         "    limits = [resource.getrlimit(number)[0] for number in (resource.RLIMIT_AS, resource.RLIMIT_CPU,\n"
-        "        resource.RLIMIT_FSIZE, resource.RLIMIT_CORE)]\n"
+        "        resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC)]\n"
+        "    try:\n"
+        "        reached = bool(open(f'/proc/{os.getppid()}/mem', 'rb'))\n"
+        "    except PermissionError:\n"
+        "        reached = False\n"
         "    from windlass.errors import ProjectError\n"
-        "    raise ProjectError(json.dumps([os.getuid(), os.getgroups(), limits, dict(os.environ)]))\n"
+        "    raise ProjectError(json.dumps([os.getuid(), os.getgroups(), limits, dict(os.environ), reached]))\n"
         "one.QUESTIONS['recognised'] = facts\n"
         "one.main()\n"
     )
@@ -312,10 +317,11 @@ async def test_the_process_has_the_rights_of_the_crews_and_its_bounds(
     monkeypatch.setattr(bounded_reader, "PROGRAM", code)
     with pytest.raises(ProjectError) as raised:
         await BoundedReader(account).recognised(open_folder)
-    uid, groups, limits, variables = json.loads(raised.value.message)
+    uid, groups, limits, variables, reached_the_server = json.loads(raised.value.message)
     assert uid == (account.uid if account else os.geteuid())
     assert not (account and groups)
-    assert limits == [512 << 20, 20, 0, 0]
+    assert limits == [512 << 20, 20, 0, 0, 0]
+    assert not reached_the_server or landlock_version() < CONFINES
     assert not any("WINDLASS" in name for name in variables)
 
 

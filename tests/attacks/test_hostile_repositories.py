@@ -135,6 +135,8 @@ def test_hooks_filters_submodules_and_links_have_no_effect(tmp_path: Path) -> No
             ".gitmodules": f'[submodule "s"]\n\tpath = s\n\turl = ext::touch {touched}\n\tupdate = !touch {touched}\n',
         },
     )
+    git(folder, "update-index", "--add", "--cacheinfo", f"160000,{git(folder, 'rev-parse', 'HEAD')},s")
+    git(folder, "commit", "--quiet", "--message", "a submodule")
     git(folder, "config", "filter.evil.smudge", f"touch {touched}")
     written(folder / ".git" / "hooks", {"post-checkout": f"#!/bin/sh\ntouch {touched}\n"})
     (folder / ".git" / "hooks" / "post-checkout").chmod(0o755)

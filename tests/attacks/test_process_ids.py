@@ -142,7 +142,7 @@ def test_a_process_is_killed_only_as_the_one_that_was_seen_and_of_its_user(victi
     end_families([(former, None)])
     signal_to(former, signal.SIGKILL, None)
     signal_to(seen, signal.SIGKILL, os.geteuid() + 1)
-    assert alive(victim)
-    signal_to(seen, signal.SIGKILL, os.geteuid())
-    os.waitid(os.P_PID, victim, os.WEXITED | os.WNOWAIT)
-    assert not alive(victim)
+    signal_to(seen, signal.SIGTERM, os.geteuid())
+    ended = os.waitid(os.P_PID, victim, os.WEXITED | os.WNOWAIT)
+    assert ended is not None
+    assert ended.si_status == signal.SIGTERM, "no other signal was sent before"

@@ -185,3 +185,27 @@ def test_a_folder_that_another_run_fills_without_end_is_left_in_time(
     assert all(record.msg == "folder.not_removed" for record in caplog.records)
     remove(folder)
     assert not folder.exists()
+
+
+@as_root
+def test_a_folder_whose_removal_takes_too_long_is_left(
+    scratch: Scratch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(removal, "SECONDS", 0.0)
+    folder = scratch.folder_for_crews("k", CREW) / WORK
+    run_as(CREW, NEST, "100", folder)
+    with caplog.at_level(logging.WARNING):
+        remove(folder)
+    assert [record.msg for record in caplog.records] == ["folder.not_removed"]
+    assert (folder / "d").exists()
+    monkeypatch.undo()
+    remove(folder)
+    assert not folder.exists()
+
+
+def test_a_link_in_place_of_a_folder_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others" / "file").touch()
+    (tmp_path / "link").symlink_to("others")
+    remove(tmp_path / "link")
+    assert (tmp_path / "others" / "file").exists()
