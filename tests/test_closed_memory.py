@@ -7,9 +7,9 @@ import pytest
 
 PROGRAM = """
 import ctypes, resource
-from windlass.hardening import keep_memory_private
+from windlass.cli.serving import serving_settings
 
-keep_memory_private()
+serving_settings({})  # as each command begins that starts a server
 print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE))
 """
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from projects_for_tests.making import Bench, function_project, running_bench
+from projects_for_tests.making import Bench, function_project, running_bench, written
 from windlass.kickoffs.states import Reason, State
 from windlass.runner.descriptors import is_in_memory, is_rollup, let_go
 
@@ -204,13 +204,14 @@ async def test_other_descriptors_than_those_of_the_first_message_hold_nobody_up(
     assert outcome.state is (State.SUCCESS if count == 2 else State.FAILED)
 
 
-def test_only_the_kernels_own_file_is_read_for_the_memory_of_a_run() -> None:
+def test_only_the_kernels_own_file_is_read_for_the_memory_of_a_run(tmp_path: Path) -> None:
     own = os.getpid()
     with open("/proc/self/smaps_rollup") as rollup, open("/proc/self/status") as other:  # noqa: PTH123 - not a path
         assert is_rollup(rollup.fileno(), own)
         assert not is_rollup(rollup.fileno(), os.getppid())
         assert not is_rollup(other.fileno(), own)
-    with tempfile.TemporaryDirectory() as folder, open(f"{folder}/smaps_rollup", "w") as posing:  # noqa: PTH123 - as above
+    place = written(tmp_path / str(own), {"smaps_rollup": ""}) / "smaps_rollup"
+    with place.open() as posing:
         assert not is_rollup(posing.fileno(), own)
 
 

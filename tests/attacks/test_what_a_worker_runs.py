@@ -16,7 +16,9 @@ from faults.node import Node
 from lifecycle.running import World
 from projects_for_tests.making import function_project
 from store.whole import loaded
+from windlass.errors import ProjectError
 from windlass.kickoffs.states import Reason, State
+from windlass.projects import TrustedProjects
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -92,6 +94,16 @@ async def test_an_interpreter_that_a_stranger_could_replace_is_not_executed(worl
     ended = await run_by_a_worker(world)
     assert (ended.state, ended.reason) == (State.FAILED, Reason.ERROR)
     assert f"{binaries} belongs to another user" in str(ended.error)
+
+
+def test_a_folder_that_everyone_can_write_to_is_not_trusted(open_folder: Path) -> None:
+    project, trusted = function_project(open_folder / "project", CODE), TrustedProjects.of(())
+    project.chmod(0o777)
+    with pytest.raises(ProjectError, match=f"{project} can be written by everyone"):
+        trusted.checked(project)
+    for mode in (0o755, 0o1777):
+        project.chmod(mode)
+        assert trusted.checked(project) == project
 
 
 @as_root
