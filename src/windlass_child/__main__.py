@@ -2,12 +2,14 @@
 
     PYTHON -I -S __main__.py launch SOCKET USER GROUP TASKS NETWORK PLACES INTERPRETER ARGUMENT...
 
-with "" for a user, group, bound or network that stays unchanged, and "none" for no network. PLACES are the paths that
-the process may use beside those of the machine, as a JSON object (windlass_child.process.places), or "" for all that
-its user may use. The process drops the rights that crews must not have, and executes the crew's INTERPRETER. Code of
-its environment (.pth files, sitecustomize) runs only in that interpreter.
+with "" for a user, group, bound or network that stays unchanged. NETWORK is "none" for a network that is empty, "local"
+for no sockets of a network, or the port that sockets may connect to (windlass_child.process.sockets). PLACES are the
+paths that the process may use beside those of the machine, as a JSON object (windlass_child.process.places), or "" for
+all that its user may use. The process drops the rights that crews must not have, and executes the crew's INTERPRETER.
+Code of its environment (.pth files, sitecustomize) runs only in that interpreter.
 
 With `probe DOOR USER GROUP NEXT` it tries whether a process of this user may enter namespaces and become the user NEXT.
+With `sockets` it prints how far this machine lets a process forbid itself sockets.
 
 Windlass may be missing in that interpreter. As a zygote it is started with
 
@@ -37,6 +39,8 @@ def main() -> int:
         return launch(sys.argv[2:])
     if sys.argv[1] == "probe":
         return probe(*sys.argv[2:6])
+    if sys.argv[1] == "sockets":
+        return print_permitted()
     if sys.argv[1] == "child":
         be_child([int(number) for number in sys.argv[2:6]])
         return 0
@@ -67,11 +71,12 @@ def launch(arguments: "list[str]") -> int:
     if tasks:
         hardening.bound_tasks(int(tasks))
     hardening.harden()
-    if network == "none" and not without_network(channel):
+    if network and not without_network(channel, network):
         return 1
     if uid:
         hardening.become(int(uid), int(gid))
-    hardening.confine({**places.of_the_machine(), **places.OF_A_ZYGOTE, **json.loads(own)} if own else None)
+    files = {**places.of_the_machine(), **places.OF_A_ZYGOTE, **json.loads(own)} if own else None
+    hardening.confine(files, port=int(network) if network.isdigit() else None)
     try:
         os.execv(command[0], command)  # noqa: S606 - no shell is wanted
     except OSError as error:
@@ -80,10 +85,13 @@ def launch(arguments: "list[str]") -> int:
     return 1
 
 
-def without_network(channel: str) -> bool:
-    from windlass_child.process import namespaces
+def without_network(channel: str, network: str) -> bool:
+    from windlass_child.process import namespaces, sockets
 
     try:
+        if network != "none":
+            sockets.forbid(tcp=network != "local")
+            return True
         for listener in namespaces.enter(None, None, []):
             listener.close()
     except OSError as error:
@@ -100,6 +108,15 @@ def probe(door: str, uid: str, gid: str, user: str) -> int:
     if uid:
         hardening.become(int(uid), int(gid))
     return namespaces.main(int(door), int(user) if user else None)
+
+
+def print_permitted() -> int:
+    make_importable()
+    from windlass_child.process import hardening, sockets
+
+    hardening.harden()
+    sys.stdout.write(sockets.permitted())
+    return 0
 
 
 def be_child(numbers: "list[int]") -> None:

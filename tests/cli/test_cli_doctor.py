@@ -11,14 +11,19 @@ import pytest
 from pydantic import SecretStr
 from starlette.responses import JSONResponse
 
+from cli.the_command import Command
+from projects_for_tests.refused_calls import is_possible, refusing
 from windlass.cli.checks import Finding, Level, crew, examine, machine, server
 from windlass.config import Settings
 from windlass.embedded_postgres.home import Paths
 from windlass.errors import WindlassError
+from windlass.runner.namespaces import sockets_permitted
+from windlass_child.process.hardening import CONNECTS, landlock_version
+from windlass_child.process.sockets import CLOSED
 
 if TYPE_CHECKING:
     from cli.fake_crew import FakeCrew
-    from cli.the_command import Command, Ended
+    from cli.the_command import Ended
 
 
 def lines(ended: Ended) -> dict[str, tuple[str, str]]:
@@ -47,6 +52,29 @@ def test_all_is_well_on_a_machine_that_can_serve(windlass: Command, tmp_path: Pa
     assert "OPENAI_API_KEY is set" in found["model"][1]
     assert ended.code == 0
     assert "hunter2" not in ended.out + ended.err
+
+
+@pytest.mark.skipif(not is_possible(), reason="seccomp is a part of Linux")
+@pytest.mark.parametrize(
+    ("refused", "words"),
+    [
+        (["unshare"], "and connect to nothing else"),
+        (["unshare", "landlock"], "reaches everything by TCP"),
+        (["unshare", "prctl"], "Runs with a stricter egress fail"),
+    ],
+)
+def test_where_a_container_permits_no_namespaces_it_says_what_holds(
+    tmp_path: Path, refused: list[str], words: str
+) -> None:
+    if "landlock" not in refused and landlock_version() < CONNECTS:
+        pytest.skip("the Landlock of this machine knows no ports")
+    windlass = Command(tmp_path)
+    windlass.program = (*refusing(*refused), *windlass.program)
+    level, text = lines(windlass("doctor", WINDLASS_PORT=str(free_port())))["network"]
+    assert level == "warn"
+    assert "Operation not permitted" in text
+    assert "The egress open is not enforced" in text
+    assert (words in text) == ("prctl" in refused or sockets_permitted() != CLOSED)
 
 
 def test_what_is_wrong_is_told_with_how_to_mend_it_and_the_rest_is_still_checked(

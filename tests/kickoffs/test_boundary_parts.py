@@ -8,6 +8,7 @@ from windlass.accounts import Account
 from windlass.kickoffs.boundary_parts import BoundaryPart, boundary_parts, of_crew
 from windlass.kickoffs.egress import UNRESTRICTED, Egress
 from windlass_child.process.hardening import CONFINES, SCOPES_SIGNALS
+from windlass_child.process.sockets import CLOSED, FILTERED, TO_A_PORT
 
 pytestmark = pytest.mark.unit
 CREWS = Account(59_999, 59_999, "windlass-crew", is_ours=False)
@@ -20,8 +21,9 @@ def parts(
     server: int = 0,
     landlock: int = SCOPES_SIGNALS,
     why: str = "",
+    sockets: str = CLOSED,
 ) -> dict[str, BoundaryPart]:
-    found = boundary_parts(crews, numbers, server=server, landlock=landlock, refused=why)
+    found = boundary_parts(crews, numbers, server=server, landlock=landlock, refused=why, sockets=sockets)
     return {one.part: one for one in found}
 
 
@@ -67,6 +69,9 @@ def test_users_and_landlock_stand_in_for_each_other(
         (parts(numbers="none"), "users", "sockets of each other, and files in /dev/shm", "Unset WINDLASS_CREW_USERS"),
         (parts(None), "users", "as root", "Unset it"),
         (parts(why="Operation not permitted"), "network", "Operation not permitted", "egress.md"),
+        (parts(why="not permitted"), "network", "a stricter egress fail", "Permit namespaces"),
+        (parts(why="not permitted", sockets=FILTERED), "network", "everything by TCP", "Linux 6.7"),
+        (parts(why="not permitted", sockets=TO_A_PORT), "network", "number of the proxy's port", "Permit namespaces"),
     ],
 )
 def test_a_part_that_does_not_hold_says_what_can_be_bypassed_and_what_to_do(
@@ -75,6 +80,12 @@ def test_a_part_that_does_not_hold_says_what_can_be_bypassed_and_what_to_do(
     assert found[part].holds != "yes"
     assert bypass in found[part].text
     assert remedy in found[part].text
+
+
+@pytest.mark.parametrize(("sockets", "holds"), [(CLOSED, "no"), (FILTERED, "partly"), (TO_A_PORT, "partly")])
+def test_without_namespaces_the_network_holds_as_far_as_sockets_are_filtered(sockets: str, holds: str) -> None:
+    assert parts(why="not permitted", sockets=sockets)["network"].holds == holds
+    assert parts(sockets=sockets)["network"].holds == "yes"
 
 
 def test_a_crew_without_an_egress_has_no_network_of_its_own() -> None:

@@ -134,6 +134,7 @@ async def _page(
     groups = [(group, [_row(one, found, visit, faults) for one in fields]) for group, fields in GROUPS.items()]
     unplaced = refusal or (error if error and not faults else None)
     egress = Egress.parse(listed := found.effective["egress"] or ["open"])
+    weak = ("no",) if egress.is_strict else ("no", "partly")
     boundaries = await visit.dashboard.control.overview.boundaries(crew.slug)
     context = {
         "groups": groups,
@@ -145,7 +146,7 @@ async def _page(
         "files": found.effective["files"] or [],
         "listed": [one for one in listed if one not in WORDS],
         "unenforced": egress.is_enforced
-        and any(part.part == "network" and part.holds != "yes" for one in boundaries for part in one.parts),
+        and any(part.part == "network" and part.holds in weak for one in boundaries for part in one.parts),
         "boundaries": [replace(one, parts=of_crew(one.parts, egress)) for one in boundaries],
         "membership": await members.of(crew.slug),
         "owns": await members.owns(crew.slug, visit.actor),

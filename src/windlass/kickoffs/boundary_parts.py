@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from windlass.accounts import ROOT
 from windlass_child.process.hardening import CONFINES, SCOPES_SIGNALS
+from windlass_child.process.sockets import CLOSED, TO_A_PORT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -121,21 +122,35 @@ def files(landlock: int, *, has_users: bool) -> BoundaryPart:
     )
 
 
-def network(refused: str) -> BoundaryPart:
-    """Returns the part of the network. `refused` is why the machine permits no namespaces to crews, "" if it does."""
+def network(refused: str, sockets: str = CLOSED) -> BoundaryPart:
+    """Returns the part of the network. `refused` is why the machine permits no namespaces to crews, "" if it does.
+    `sockets` is what it permits then (windlass_child.process.sockets).
+    """
     if not refused:
         return BoundaryPart(
             "network",
             "yes",
             "Each run has a network of its own. Only connections that the egress of its crew permits leave it.",
         )
-    return BoundaryPart(
-        "network",
-        "no",
+    text = (
         f"The machine permits no namespaces to crews: {refused}. The egress open is not enforced: runs reach the "
-        "services of the machine, the database and metadata services. Runs with a stricter egress fail. Permit "
-        "namespaces (docs/how-to/egress.md).",
+        "services of the machine, the database and metadata services."
     )
+    remedy = "Permit namespaces (docs/how-to/egress.md)."
+    if sockets == CLOSED:
+        return BoundaryPart("network", "no", f"{text} Runs with a stricter egress fail. {remedy}")
+    text = f"{text} Runs with none have no network sockets. Runs with public or a list have a proxy"
+    if sockets == TO_A_PORT:
+        left = (
+            ", and connect to nothing else. Clients that know no proxy (psycopg, redis) can't connect, nor can a crew "
+            "to servers of its own. Other hosts can be reached at the number of the proxy's port."
+        )
+    else:
+        left = (
+            " in their environment, and no UDP. Code that ignores the proxy reaches everything by TCP: Landlock of "
+            "Linux 6.7 and newer can prevent that."
+        )
+    return BoundaryPart("network", "partly", f"{text}{left} {remedy}")
 
 
 def of_crew(parts: Sequence[BoundaryPart], egress: Egress) -> list[BoundaryPart]:
@@ -147,11 +162,11 @@ def of_crew(parts: Sequence[BoundaryPart], egress: Egress) -> list[BoundaryPart]
 
 
 def boundary_parts(
-    crews: Account | None, numbers: str, *, server: int, landlock: int, refused: str
+    crews: Account | None, numbers: str, *, server: int, landlock: int, refused: str, sockets: str = CLOSED
 ) -> tuple[BoundaryPart, ...]:
     has_users = crews is not None and numbers != "none"
     return (
         users(crews, numbers, server=server, landlock=landlock),
         files(landlock, has_users=has_users),
-        network(refused),
+        network(refused, sockets),
     )

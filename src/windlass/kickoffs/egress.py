@@ -139,8 +139,13 @@ class Egress:
 
     @property
     def is_strict(self) -> bool:
-        """Whether a run must not start without a network of its own."""
+        """Whether a run must not start where it is not enforced."""
         return self.is_enforced and self.base != "open"
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it permits nothing."""
+        return self.base == "none" and not self.destinations
 
     @property
     def meaning(self) -> str:

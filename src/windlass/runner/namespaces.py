@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass.runner.spawning import PROGRAM
+from windlass_child.process.sockets import CLOSED
 
 if TYPE_CHECKING:
     from windlass.accounts import Account
@@ -68,3 +69,18 @@ def refused(crews: Account | None, user: int | None) -> str:
     if process.returncode == os.EX_OK:
         return ""
     return errors.decode("utf-8", "replace").strip().rpartition("\n")[2] or f"its trial ended with {process.returncode}"
+
+
+def sockets_permitted() -> str:
+    """Returns how far a process of crews can be kept from sockets here, as a trial shows (sockets.permitted)."""
+    if sys.platform != "linux":
+        return CLOSED
+    try:
+        found = subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-I", "-S", str(PROGRAM), "sockets"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={}, cwd="/",
+            timeout=SECONDS, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return CLOSED
+    return found.stdout.decode("ascii", "replace")

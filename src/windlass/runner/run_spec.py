@@ -12,6 +12,7 @@ from windlass.kickoffs.limits import Limits
 from windlass.runner.egress.outside import Outside
 from windlass.runner.prepared_interpreters import Prepared
 from windlass_child.masking.secret_parts import is_of_the_machine
+from windlass_child.process.sockets import CLOSED
 from windlass_child.protocol.frames import encode
 from windlass_child.protocol.messages import Answered, Budget, Inspect, JournalReplay, Message, Project, Run
 
@@ -221,6 +222,7 @@ class RunnerConfig:
     stopped. All zygotes together may hold `zygote_memory` bytes. `crew_account` is the user that crews run as, None for
     the server's own. `tasks` bounds the processes and threads of this user. `namespaces` is whether the machine permits
     namespaces to crews: one zygote then serves the users of many deployments (Boundary.user), else each has its own.
+    `sockets` is what it permits without namespaces (windlass_child.process.sockets).
     `boundary` describes what separates runs here.
     `closed` are folders of the server that no crew may reach, and `files` those that crews may use which name none.
     `prepared` is the interpreter that this user runs in place of Windlass's own. `limits` apply to inspections whose
@@ -234,6 +236,7 @@ class RunnerConfig:
     tasks: TaskBounds | None = None
     crew_account: Account | None = None
     namespaces: bool = False
+    sockets: str = CLOSED
     boundary: tuple[BoundaryPart, ...] = ()
     prepared: Prepared = field(default_factory=Prepared)
     limits: Limits = field(default_factory=Limits)

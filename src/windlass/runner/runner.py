@@ -22,7 +22,9 @@ from windlass.kickoffs.states import Reason
 from windlass.runner.child import Child, Supervision, born
 from windlass.runner.crew_access import CrewAccess
 from windlass.runner.crew_account import home_of
+from windlass.runner.egress.proxy import OF_PROXIES
 from windlass.runner.egress.run_network import RunNetwork, ports_of
+from windlass.runner.egress.run_proxy import RunProxy
 from windlass.runner.file_rules import OWN_INTERPRETER, FileRules
 from windlass.runner.inspection import manifest_in, named_as, while_loading
 from windlass.runner.place import Place, clear
@@ -44,10 +46,17 @@ from windlass.runner.run_folder import RunFolder
 from windlass.runner.run_spec import Boundary, Preparing, RunnerConfig, RunSpec, discard, message_of, sendable
 from windlass.runner.scratch import DiskUse, Scratch
 from windlass.runner.shared_memory import Share
-from windlass.runner.spawning import ZygoteSpec, state_of_environment
+from windlass.runner.spawning import (
+    OF_ITS_OWN,
+    OF_THE_MACHINE,
+    WITHIN_THE_MACHINE,
+    ZygoteSpec,
+    state_of_environment,
+)
 from windlass.runner.zygote import Zygote
 from windlass.runner.zygote_pool import ZygotePool
 from windlass_child.masking.secret_values import SecretValues
+from windlass_child.process.sockets import CLOSED
 from windlass_child.protocol.messages import Fork, Inspect, ProcessEnvironment, Run
 
 if TYPE_CHECKING:
@@ -96,6 +105,7 @@ class Runner:
         self._tasks_beside_runs = 0
         self.access = CrewAccess(self._config, scratch, self._new_copy)
         self._rules = FileRules(self._config, machine)
+        self._proxy = RunProxy()
         self._names: dict[object, str] = {}
         self._folders: set[Path] = set()
         self._folders_gone = asyncio.Event()
@@ -104,6 +114,8 @@ class Runner:
         if self._scratch is None:
             self._scratch = await asyncio.to_thread(Scratch, self._base)
             await self._monitor.start()
+            if self._config.sockets != CLOSED:
+                await self._proxy.start()
             await self._zygotes.start()
             self._kept.start()
 
@@ -119,6 +131,7 @@ class Runner:
             await self._folders_gone.wait()
         await self._kept.stop()  # those that became idle meanwhile
         await self._monitor.stop()
+        await self._proxy.stop()
         self._config.outside.close()
         await asyncio.to_thread(scratch.close)
         if self._config.cgroups is not None:
@@ -131,7 +144,7 @@ class Runner:
         """
         self.access.check(interpreter, None)
         spec = self._base_spec(interpreter, preload)
-        async with self._zygotes.use(replace(spec, network=not self._separates(self._config.egress))):
+        async with self._zygotes.use(replace(spec, network=self._network_of(self._config.egress))):
             pass
 
     def zygotes(self) -> tuple[int, int]:
@@ -265,7 +278,9 @@ class Runner:
             if child is None:
                 return Ended(asked=context.terminator.asked)
             cooperative = spec.preload is not None
-            secrets = SecretValues({name: spec.environment[name] for name in spec.secrets & spec.environment.keys()})
+            given = self._process_environment(spec, place.folder, child.network)
+            names = given.environment.keys() & set(given.secrets)
+            secrets = SecretValues({name: given.environment[name] for name in names})
             supervision = Supervision(
                 context,
                 self._monitor,
@@ -276,7 +291,7 @@ class Runner:
                 place.share,
                 secrets,
             )
-            message = sendable(message_in(self._process_environment(spec, place.folder)))
+            message = sendable(message_in(given))
             ended = await child.follow(spec.journal, message, supervision)
             if spec.hooks is not None and not context.lease_handle.lapsed:
                 await spec.hooks.end(decide(ended))
@@ -320,29 +335,39 @@ class Runner:
         zygote = await stack.enter_async_context(self._zygotes.use(*self._zygote_of(spec)))
         name = f"{spec.name}#{next(self._numbers)}"
         lease, tasks, user = context.lease_handle.until, self._tasks_at_most(spec), self._user_in_namespace(spec)
-        egress = spec.boundary.egress
-        ports = ports_of(egress, {**self._machine, **spec.environment}) if self._separates(egress) else None
+        egress, network = spec.boundary.egress, None
+        kind_of_network, ports = self._network_of(egress), None
+        if kind_of_network == OF_ITS_OWN:
+            ports = ports_of(egress, {**self._machine, **spec.environment})
+            network = RunNetwork(egress, self._config.outside)
+        elif kind_of_network == str(self._proxy.port):
+            network = RunNetwork(egress, self._config.outside, self._proxy)
         places = self._rules.of_run(spec, place.around or place.folder)
         order = Fork(name, str(place.folder), spec.start, lease, tasks, user, ports, places)
-        network = None if ports is None else RunNetwork(egress, self._config.outside)
         return await stack.enter_async_context(born(kind, zygote, order, network))
 
-    def _separates(self, egress: Egress) -> bool:
-        """Returns whether a run has a network of its own. Raises ProjectError for one that must not run without."""
-        if egress.is_strict and not self._config.namespaces:
-            # See docs/decisions/security.md#without-namespaces-a-strict-egress-refuses-runs
+    def _network_of(self, egress: Egress) -> str:
+        """Returns what the zygotes of runs with this egress may connect to (ZygoteSpec.network). Raises ProjectError
+        for runs that must not start here.
+        """
+        if not egress.is_enforced or not (self._config.namespaces or egress.is_strict):
+            return OF_THE_MACHINE
+        if self._config.namespaces:
+            return OF_ITS_OWN
+        if self._config.sockets == CLOSED:
             raise ProjectError(
-                "this machine can't enforce the egress of the crew: it permits no namespaces to crews.",
-                "`windlass doctor` has the reason. Permit them, or set the egress of the crew to `open`.",
+                "this machine can't enforce the egress of the crew: it permits crews no namespaces, and no filter of "
+                "system calls (seccomp).",
+                "`windlass doctor` has the reason. Permit one of them, or set the egress of the crew to `open`.",
             )
-        return egress.is_enforced and self._config.namespaces
+        return WITHIN_THE_MACHINE if egress.is_closed else str(self._proxy.port)
 
     def _past_the_proxy(self, spec: RunSpec) -> RunSpec:
         """Returns the run without the variables of the server's proxy, if the server makes its connections: clients
         would connect to the proxy, and the server then could not check where to.
         """
         proxy = self._config.outside.proxy
-        if proxy is None or not (self._config.namespaces and spec.boundary.egress.is_enforced):
+        if proxy is None or self._network_of(spec.boundary.egress) == OF_THE_MACHINE:
             return spec
         kept = spec.environment.items() - proxy.variables.items()
         return replace(spec, environment=dict(sorted(kept)))
@@ -384,10 +409,9 @@ class Runner:
             self._base_spec(spec.interpreter, None if is_exec else spec.preload),
             places=None if places is None else tuple(sorted(places.items())),
         )
+        zygote_spec = replace(zygote_spec, network=self._network_of(spec.boundary.egress))
         if not self._config.namespaces:
             zygote_spec = replace(zygote_spec, account=self._account_of(spec))
-        elif spec.boundary.egress.is_enforced:
-            zygote_spec = replace(zygote_spec, network=False)
         if not with_project:
             return zygote_spec
         environment = tuple(sorted(spec.environment.items()))
@@ -419,9 +443,11 @@ class Runner:
         logger.event("zygote.started", interpreter=spec.interpreter, preload=spec.preload, pid=zygote.pid)
         return zygote
 
-    def _process_environment(self, spec: RunSpec, folder: Path) -> ProcessEnvironment:
-        home = home_of(self._account_of(spec), folder)
-        return ProcessEnvironment({**self._machine, **home, **spec.environment}, str(folder), sorted(spec.secrets))
+    def _process_environment(self, spec: RunSpec, folder: Path, network: RunNetwork | None) -> ProcessEnvironment:
+        home, proxy = home_of(self._account_of(spec), folder), network.variables if network else {}
+        variables = {**self._machine, **home, **spec.environment, **proxy}
+        secrets = sorted({*spec.secrets, *(name for name in proxy if name in OF_PROXIES)})
+        return ProcessEnvironment(variables, str(folder), secrets, proxied=bool(proxy))
 
     @contextlib.asynccontextmanager
     async def _folder(self, account: Account | None, spec: RunSpec) -> AsyncIterator[Place]:

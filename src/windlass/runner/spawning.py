@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from windlass.accounts import Account
     from windlass_child.protocol.messages import Project
 
+OF_THE_MACHINE, OF_ITS_OWN, WITHIN_THE_MACHINE = "", "none", "local"
+"""Networks of a zygote (windlass_child.__main__): that of the machine; an empty one, in which each of its children gets
+one of its own; no sockets of a network.
+"""
 PROGRAM = Path(windlass_child.__file__).parent / "__main__.py"
 
 
@@ -35,8 +39,8 @@ class ZygoteSpec:
     With `project` the zygote also imports the modules of that project, in `environment`, whose variables `secrets` are
     masked in its errors. `digest` identifies the state
     of the interpreter's environment, and of the project's files. `account` is the user that it runs as, None for the
-    server's own. `program` is its first code. `places` are the files that it may use (FileRules.of_zygote). With
-    `network` it has that of the machine, else none.
+    server's own. `program` is its first code. `places` are the files that it may use (FileRules.of_zygote).
+    `network` is what it may connect to: one of the words, or the number of the only port.
     """
 
     interpreter: Path
@@ -48,7 +52,7 @@ class ZygoteSpec:
     digest: str = ""
     program: Path = PROGRAM
     places: tuple[tuple[str, str], ...] | None = None
-    network: bool = True
+    network: str = OF_THE_MACHINE
 
 
 async def spawn(
@@ -74,7 +78,7 @@ async def spawn(
         return await asyncio.create_subprocess_exec(
             sys.executable,
             *("-I", "-S", str(PROGRAM), "launch", channel, *user, "" if tasks is None else str(tasks)),
-            *("" if spec.network else "none", places),
+            *(spec.network, places),
             *program,
             *(["project"] if spec.project else []),
             stdin=asyncio.subprocess.DEVNULL,

@@ -30,11 +30,12 @@ from windlass.runner.cgroups import Cgroups, NotDelegated, delegated, divided
 from windlass.runner.crew_account import check_apart, crew_account
 from windlass.runner.egress.outside import Outside
 from windlass.runner.egress.proxy import Proxy
-from windlass.runner.namespaces import refused
+from windlass.runner.namespaces import refused, sockets_permitted
 from windlass.runner.prepared_interpreters import Prepared, prepare
 from windlass.runner.run_spec import TaskBounds, machine_environment
 from windlass.runner.spawning import PROGRAM
 from windlass_child.process.hardening import landlock_version
+from windlass_child.process.sockets import CLOSED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -80,7 +81,7 @@ def runner_of(settings: Settings, notify: Notify, scratch: Path | None = None) -
         check_apart(account, owners(settings))
         place, scratch = place_for_crews(settings.home, account), None
         prepared = prepare(account, config.ROOT_HOME / "interpreters", notify)
-    boundary, namespaces = boundary_of(account, settings.crew_users)
+    boundary, namespaces, sockets = boundary_of(account, settings.crew_users)
     for one in boundary:
         logger.event(
             "boundary.open" if one.holds == "no" else "boundary.holds", part=one.part, holds=one.holds, text=one.text
@@ -95,6 +96,7 @@ def runner_of(settings: Settings, notify: Notify, scratch: Path | None = None) -
         ),
         crew_account=account,
         namespaces=namespaces,
+        sockets=sockets,
         boundary=boundary,
         prepared=prepared,
         limits=settings.limits,
@@ -109,14 +111,17 @@ def runner_of(settings: Settings, notify: Notify, scratch: Path | None = None) -
     return Runner(scratch or place / "runs", machine_environment(config.environment()), runner_config)
 
 
-def boundary_of(account: Account | None, numbers: str) -> tuple[tuple[BoundaryPart, ...], bool]:
-    """Returns what separates runs on this machine, and whether it permits namespaces to crews.
+def boundary_of(account: Account | None, numbers: str) -> tuple[tuple[BoundaryPart, ...], bool, str]:
+    """Returns what separates runs on this machine, whether it permits namespaces to crews, and what it permits without
+    (windlass_child.process.sockets).
 
     `account` is the user of crews, and `numbers` is WINDLASS_CREW_USERS.
     """
     why = refused(account, account.uid if account else None)
-    parts = boundary_parts(account, numbers, server=os.geteuid(), landlock=landlock_version(), refused=why)
-    return parts, not why
+    sockets = sockets_permitted() if why else CLOSED
+    landlock = landlock_version()
+    parts = boundary_parts(account, numbers, server=os.geteuid(), landlock=landlock, refused=why, sockets=sockets)
+    return parts, not why, sockets
 
 
 def hosts_in(url: SecretStr | None) -> tuple[tuple[str, int], ...]:

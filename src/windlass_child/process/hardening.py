@@ -30,7 +30,8 @@ PR_SET_NO_NEW_PRIVS = 38
 
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
 LANDLOCK_VERSION = 1
-LANDLOCK_PATH_BENEATH = 1
+LANDLOCK_PATH_BENEATH, LANDLOCK_NET_PORT = 1, 2
+BIND_TCP, CONNECT_TCP = 1, 2
 MAKE_BLOCK, REFER = 1 << 11, 1 << 13
 EXECUTE, WRITE_FILE, READ_FILE, READ_FOLDER, TRUNCATE, DEVICE_CALLS = 1, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
 OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | DEVICE_CALLS
@@ -41,6 +42,8 @@ CONFINES = 2
 """The first version of Landlock that `confine` uses: version 1 forbids every rename from one folder to another."""
 SCOPES_SIGNALS = 6
 """The first version of Landlock that can forbid these two."""
+CONNECTS = 4
+"""The first version of Landlock that can forbid connections of TCP."""
 TRUNCATES, CALLS_DEVICES = 3, 5
 """The first versions of Landlock that can forbid to truncate files, and to call devices (ioctl)."""
 
@@ -113,12 +116,13 @@ def bound_tasks(tasks: int) -> None:
             resource.setrlimit(resource.RLIMIT_NPROC, (tasks, tasks))
 
 
-def confine(places: Mapping[str, str] | None = None, version: int | None = None) -> bool:
+def confine(places: Mapping[str, str] | None = None, version: int | None = None, *, port: int | None = None) -> bool:
     """Puts this process, and all that it will start, into a Landlock domain of their own.
 
     `places` maps the paths that the domain may use to what it may do there (RIGHTS); None for all that its user may.
-    Paths that don't exist are left out. Returns False when the kernel has no usable Landlock, which needs Linux 5.19 or
-    newer with Landlock enabled. It needs `no_new_privs`.
+    Paths that don't exist are left out. With `port`, from CONNECTS on, TCP connects to this port alone, of any host,
+    and binds to none. Returns False when the kernel has no usable Landlock, which needs Linux 5.19 or newer with
+    Landlock enabled. It needs `no_new_privs`.
 
     A process of a domain can't access the memory (ptrace, /proc/PID/mem, environ) of a process outside of the domain.
     This holds for all users of the other process, for dumpable processes too, and also just after an exec. From
@@ -137,7 +141,8 @@ def confine(places: Mapping[str, str] | None = None, version: int | None = None)
     rules = {"/": MAKE_BLOCK | REFER} if places is None else {path: RIGHTS[what] for path, what in places.items()}
     scopes = ABSTRACT_SOCKETS | SIGNALS if version >= SCOPES_SIGNALS else 0
     handled = MAKE_BLOCK | REFER if places is None else all_rights(version)
-    fields = (handled, 0, scopes) if scopes else (handled,)
+    connections = BIND_TCP | CONNECT_TCP if port is not None and version >= CONNECTS else 0
+    fields = (handled, connections, scopes)[: 3 if scopes else 2 if connections else 1]
     attributes = struct.pack(f"={len(fields)}Q", *fields)
     call = ctypes.CDLL(None).syscall
     ruleset = call(LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
@@ -146,6 +151,8 @@ def confine(places: Mapping[str, str] | None = None, version: int | None = None)
     try:
         for path, rights in rules.items():
             permit(call, ruleset, path, rights & handled)
+        if connections:
+            call(LANDLOCK_ADD_RULE, ruleset, LANDLOCK_NET_PORT, struct.pack("=QQ", CONNECT_TCP, port), 0)
         return bool(call(LANDLOCK_RESTRICT_SELF, ruleset, 0) == 0)
     finally:
         os.close(ruleset)

@@ -71,10 +71,11 @@ def apply(process_environment: ProcessEnvironment, root: str | None = None) -> N
     `root`, the folder of the project, the project is a package there (own_package).
     """
     folder = process_environment.folder
+    own = activated(process_environment.environment)
     given = {
         **quiet(),
         **storage_variables(Path(folder, STORAGE)),
-        **with_loopback_direct(activated(process_environment.environment)),
+        **(own if process_environment.proxied else with_loopback_direct(own)),
         "TMPDIR": f"{folder}/{TEMPORARY}",
     }
     if root is not None:

@@ -175,12 +175,14 @@ class ProcessEnvironment:
 
     `environment` is the complete environment. `folder` is a folder that no other child uses, with the folders
     working_folder.PLACES. The working folder among them may have copies of the project's files. `secrets` are the names
-    of the variables whose values are masked everywhere.
+    of the variables whose values are masked everywhere. With `proxied`, the proxy in the environment reaches this
+    machine too.
     """
 
     environment: dict[str, str]
     folder: str
     secrets: list[str] = field(default_factory=list)
+    proxied: bool = False
 
     @property
     def working_folder(self) -> str:

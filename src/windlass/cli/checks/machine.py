@@ -148,7 +148,7 @@ def boundary(part: Part, settings: Settings) -> Finding:
             "Give the container the capabilities SETUID, SETGID, CHOWN, DAC_OVERRIDE, FOWNER and KILL, or start it "
             "as another user than root.",
         )
-    parts, _ = boundary_of(crews, settings.crew_users)
+    parts, *_ = boundary_of(crews, settings.crew_users)
     (found,) = (one for one in parts if one.part == part)
     return Finding(found.text, Level.OK if found.holds == "yes" else Level.WARN)
 

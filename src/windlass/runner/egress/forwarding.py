@@ -152,12 +152,17 @@ class Forwarding:
         if self._crew.has_ended:
             self._crew.close()
 
-    async def run(self, crew: socket.socket, host: socket.socket) -> None:
-        """Returns when both directions have ended, or one side is lost, or no byte came for IDLE_SECONDS."""
+    async def run(self, crew: socket.socket, host: socket.socket, *, request: bytes = b"", answer: bytes = b"") -> None:
+        """Returns when both directions have ended, or one side is lost, or no byte came for IDLE_SECONDS.
+
+        `request` is what the crew has sent already, and `answer` what it receives before what the host sends.
+        """
         loop = asyncio.get_running_loop()
         host.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._crew.received = len(request)
         try:
-            for side, given in ((self._crew, crew), (self._host, host)):
+            for side, given, first in ((self._crew, crew, request), (self._host, host, answer)):
+                side.early = [first] if first else []
                 given.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 await loop.create_connection(partial(same, side), sock=given)
             for side in (self._crew, self._host):

@@ -17,10 +17,11 @@ import socket
 import struct
 import time
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from windlass.aio import cancelled
-from windlass.kickoffs.egress import NAME
+from windlass.kickoffs.egress import LONGEST_NAME, NAME
 from windlass.kickoffs.events import CONNECTION
 from windlass.runner.egress.dns import (
     AAAA,
@@ -32,21 +33,25 @@ from windlass.runner.egress.dns import (
     read_question,
 )
 from windlass.runner.egress.forwarding import Forwarding, dial, never_lingering, reset
+from windlass.runner.egress.run_proxy import new_token, refuse
 from windlass_child.protocol.messages import Event, Warned
 from windlass_child.protocol.truncation import beginning
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping
+    from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
     from typing import Any
 
     from windlass.ip_addresses import Address
     from windlass.kickoffs.egress import Egress
     from windlass.runner.egress.dns import Question
     from windlass.runner.egress.outside import Outside
+    from windlass.runner.egress.proxy_requests import ProxyRequest
+    from windlass.runner.egress.run_proxy import RunProxy
     from windlass.runner.run_spec import Report
     from windlass_child.masking.secret_values import SecretValues
 
 DNS = 53
+FORBIDDEN, BAD_GATEWAY = 403, 502
 USUAL_PORTS = (
     22, 25, 80, 110, 143, 389, 443, 465, 587, 636, 853, 993, 995, 1433, 1521, 1883, 2525, 3306, 3307, 4222, 4317, 4318,
     5432, 5433, 5671, 5672, 6333, 6334, 6379, 6380, 6432, 6650, 7687, 8443, 8530, 8883, 9042, 9092, 9093, 9200, 9243,
@@ -100,10 +105,27 @@ def _ports_in(name: str, value: str) -> Iterable[int]:
     return map(int, PORT_IN_VALUE.findall(value[:LONGEST_VALUE]))
 
 
-class RunNetwork:
-    """Connects one process of crews with the hosts that its egress permits. `secrets` are masked in its reports."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A connection that a run wants. `host` is a name or an address, as it is reported. `address` is the one that it is
+    for, None for a name without one. `names` are those that the address has for this run. `permitted` are the addresses
+    that may be tried.
+    """
 
-    def __init__(self, egress: Egress, outside: Outside) -> None:
+    host: str
+    port: int
+    address: Address | None
+    names: Collection[str]
+    permitted: Sequence[Address]
+
+
+class RunNetwork:
+    """Connects one process of crews with the hosts that its egress permits. Its connections arrive at the sockets that
+    the process has sent, or with `proxy` there.
+    """
+
+    def __init__(self, egress: Egress, outside: Outside, proxy: RunProxy | None = None) -> None:
+        self._proxy, self._token = proxy, new_token()
         self._egress = egress
         self._outside = outside
         self._listeners: dict[int, socket.socket] = {}
@@ -125,7 +147,7 @@ class RunNetwork:
 
     def take(self, descriptors: list[int]) -> list[int]:
         """Takes the listening sockets of the run, once. Returns the descriptors that are none, or all later ones."""
-        if self._ready is not None:
+        if self._ready is not None or self._proxy is not None:
             return descriptors
         self._ready = select.epoll()
         refused = []
@@ -148,7 +170,12 @@ class RunNetwork:
     @property
     def is_connected(self) -> bool:
         """Whether the process has sent the sockets: its network is not that of the machine."""
-        return bool(self._listeners)
+        return bool(self._listeners) or self._proxy is not None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables by which clients in the process find the proxy; none without one."""
+        return {} if self._proxy is None else self._proxy.variables(self._token)
 
     @contextlib.asynccontextmanager
     async def during(self, report: Report, secrets: SecretValues) -> AsyncIterator[None]:
@@ -156,6 +183,8 @@ class RunNetwork:
         self._secrets, self._events, self._warned, self._unresolved = secrets, 0, set(), set()
         self._accepts = True
         self._watch()
+        if self._proxy is not None:
+            self._proxy.serve(self._token, self.take_request)
         reporting = asyncio.create_task(self._report_all(report))
         try:
             yield
@@ -194,6 +223,8 @@ class RunNetwork:
             asyncio.get_running_loop().add_reader(self._ready.fileno(), self._accept_some)
 
     def _stop_accepting(self) -> None:
+        if self._proxy is not None:
+            self._proxy.forget(self._token)
         if self._accepts and self._ready is not None:
             asyncio.get_running_loop().remove_reader(self._ready.fileno())
         if self._pause is not None:
@@ -209,12 +240,16 @@ class RunNetwork:
                     self._take_question(listener)
                 else:
                     self._accept(listener)
-        now = time.monotonic()
-        self._room, self._refilled = min(BURST, self._room + (now - self._refilled) * EACH_SECOND), now
-        if self._room < 0:
+        if wait := self._wait():
             loop = asyncio.get_running_loop()
             loop.remove_reader(self._ready.fileno())
-            self._pause = loop.call_later(-self._room / EACH_SECOND, self._watch)
+            self._pause = loop.call_later(wait, self._watch)
+
+    def _wait(self) -> float:
+        """Returns the seconds until the run may have a further connection."""
+        now = time.monotonic()
+        self._room, self._refilled = min(BURST, self._room + (now - self._refilled) * EACH_SECOND), now
+        return max(0.0, -self._room / EACH_SECOND)
 
     def _accept(self, listener: socket.socket) -> None:
         given, _ = listener.accept()
@@ -250,32 +285,66 @@ class RunNetwork:
 
     async def _connect(self, given: socket.socket, address: Address, port: int) -> None:
         names = self._names_of.get(address, {})
-        host, at, forwarding, fault = next(iter(names), str(address)), time.time(), Forwarding(), ""
         permitted = [one for one in self._candidates(address) if await self._permits(one, port, names)]
+        await self._pass(given, Wanted(next(iter(names), str(address)), port, address, names, permitted))
+
+    def take_request(self, given: socket.socket, asked: ProxyRequest) -> None:
+        """Takes a connection of the run to the proxy, which names its host."""
+        self._start(self._serve(given, asked), given)
+
+    async def _serve(self, given: socket.socket, asked: ProxyRequest) -> None:
+        await asyncio.sleep(self._wait())
+        at, names = time.time(), [asked.host]
+        try:
+            address = plain(asked.host)
+        except ValueError:
+            try:
+                found = await self._look_up(asked.host) if self._may_look_up(asked.host) else []
+            except OSError as error:
+                fault = error.strerror or "the look-up of its name failed"
+                self._report(asked.host, None, asked.port, at, allowed=True, fault=fault)
+                await refuse(given, BAD_GATEWAY, f"{self._masked(asked.host)}: {fault}")
+                return
+        else:
+            found, names = [address], [*self._names_of.get(address, {})]
+        permitted = [one for one in found if await self._permits(one, asked.port, names)]
+        first = next(iter(permitted or found), None)
+        await self._pass(given, Wanted(asked.host, asked.port, first, names, permitted), asked)
+
+    def _may_look_up(self, name: str) -> bool:
+        return is_name(name) and self._egress.resolves(name)
+
+    async def _pass(self, given: socket.socket, wanted: Wanted, asked: ProxyRequest | None = None) -> None:
+        """Forwards the connection to the first permitted address that answers, and reports it. Ends it if there is
+        none. `asked` is the request to the proxy, which is answered.
+        """
+        at, forwarding, to, fault = time.time(), Forwarding(), None, ""
+        address, allowed = wanted.address, wanted.address in wanted.permitted
         self._forwardings.add(forwarding)
         try:
-            if address in permitted:
-                await forwarding.run(given, await self._connected(address, permitted, port, names))
+            if address is not None and allowed:
+                to = await self._connected(address, wanted)
+                request, answer = (asked.first, asked.answer) if asked else (b"", b"")
+                await forwarding.run(given, to, request=request, answer=answer)
         except OSError as error:
             fault = error.strerror or "it did not answer"
         finally:
             self._forwardings.discard(forwarding)
-            reset(given)
-            allowed = address in permitted
+            if asked is None or to is not None:
+                reset(given)
             shown = None if address in self._stand_ins else address
-            self._report(host, shown, port, at, allowed=allowed, forwarding=forwarding, fault=fault)
-        if not allowed:
-            self._refuse(host, port)
+            self._report(wanted.host, shown, wanted.port, at, allowed=allowed, forwarding=forwarding, fault=fault)
+        words = fault if allowed else self._refuse(wanted.host, wanted.port)
+        if asked is not None and to is None:
+            await refuse(given, BAD_GATEWAY if allowed else FORBIDDEN, words)
 
-    async def _connected(
-        self, address: Address, permitted: list[Address], port: int, names: Collection[str]
-    ) -> socket.socket:
+    async def _connected(self, address: Address, wanted: Wanted) -> socket.socket:
         """Returns a connection to the host, through the proxy of the server or from this machine. Raises OSError."""
-        proxy, host = self._outside.proxy, self._stand_ins.get(address)
-        if proxy is None or (host is None and proxy.is_direct(names, port, address)):
-            return await dial(permitted, port)
+        proxy, host, port = self._outside.proxy, self._stand_ins.get(address), wanted.port
+        if proxy is None or (host is None and proxy.is_direct(wanted.names, port, address)):
+            return await dial(wanted.permitted, port)
         if host is None:
-            by_name = (one for one in names if self._egress.permits_name(one, port, public=True))
+            by_name = (one for one in wanted.names if self._egress.permits_name(one, port, public=True))
             host = next(by_name, str(address))
         return await proxy.connect(await self._outside.addresses(proxy.host), host, port)
 
@@ -316,7 +385,7 @@ class RunNetwork:
             question = read_question(data)
         except BadQuestion as bad:
             return bad.answer
-        if not NAME.fullmatch(question.name) or question.name.startswith("*"):
+        if not is_name(question.name):
             return question.answer(NO_SUCH_NAME)
         if not self._egress.resolves(question.name):
             if question.name not in self._unresolved and len(self._unresolved) < MOST_EVENTS:
@@ -409,12 +478,14 @@ class RunNetwork:
         }
         self._news.put_nowait(Event(CONNECTION, at, {**payload, **({"error": fault} if fault else {})}))
 
-    def _refuse(self, host: str, port: int | None) -> None:
-        if host in self._warned or len(self._warned) >= MOST_WARNINGS or self._is_search(host):
-            return
-        self._warned.add(host)
+    def _refuse(self, host: str, port: int | None) -> str:
+        """Warns of a host that is not permitted, once. Returns the words."""
         place = self._masked(host if port is None else f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-        self._warn("egress_refused", f"The egress of this crew does not permit {place}: Settings, Egress.")
+        words = f"The egress of this crew does not permit {place}: Settings, Egress."
+        if host not in self._warned and len(self._warned) < MOST_WARNINGS and not self._is_search(host):
+            self._warned.add(host)
+            self._warn("egress_refused", words)
+        return words
 
     def _is_search(self, name: str) -> bool:
         """Returns whether a resolver has made this name, of one that was refused and a domain of the machine."""
@@ -460,7 +531,11 @@ def is_listener(given: socket.socket) -> bool:
         return False
 
 
+def is_name(host: str) -> bool:
+    return bool(NAME.fullmatch(host)) and len(host) <= LONGEST_NAME and not host.startswith("*")
+
+
 def plain(host: str) -> Address:
-    """Returns the address without a zone. An IPv4 address comes in one of IPv6."""
+    """Returns the address without a zone. An IPv4 address comes in one of IPv6. Raises ValueError."""
     address = ipaddress.ip_address(host.partition("%")[0])
     return (address.ipv4_mapped or address) if isinstance(address, ipaddress.IPv6Address) else address
