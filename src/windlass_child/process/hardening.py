@@ -125,7 +125,8 @@ def confine(places: Mapping[str, str] | None = None, version: int | None = None,
     Landlock enabled. It needs `no_new_privs`.
 
     A process of a domain can't access the memory (ptrace, /proc/PID/mem, environ) of a process outside of the domain.
-    This holds for all users of the other process, for dumpable processes too, and also just after an exec. From
+    This holds for all users of the other process, for dumpable processes too, and also just after an exec. Root can
+    still read environ on kernels that permit it to whom may watch performance (seen on Linux 6.18). From
     SCOPES_SIGNALS on, it can't send signals to a process outside of the domain either. Processes outside of the domain
     can send signals into it: a zygote to its children, and the server to all. It can't mount file systems.
     """
