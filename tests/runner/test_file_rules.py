@@ -56,6 +56,15 @@ def test_a_run_reads_its_project_and_writes_its_folder(tmp_path: Path) -> None:
     assert str(tmp_path) not in found
 
 
+def test_a_path_that_this_user_can_not_look_at_is_left_out(tmp_path: Path) -> None:
+    """PATH may have folders of another user."""
+    project = function_project(tmp_path / "project", "def run(): pass\n")
+    unusable = f"/usr/bin/{'x' * 300}"
+    found = rules(PATH=f"{unusable}:{tmp_path}").of_run(spec_of(project), tmp_path / "k")
+    assert unusable not in found
+    assert found[str(tmp_path)] == READ
+
+
 def test_packages_that_are_installed_in_place_can_be_read_but_not_by_a_deployed_project(tmp_path: Path) -> None:
     interpreter = environment(tmp_path / "environment")
     linked = {str(tmp_path / "linked"), str(tmp_path / "shared package")}
