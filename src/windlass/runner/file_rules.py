@@ -111,7 +111,7 @@ class FileRules:
     def _apart(self, place: Path, what: str) -> Places:
         """Returns the rules that open a place, but nothing that leads to a closed folder."""
         place = Path(os.path.realpath(place))
-        if place in self._closed or not os.path.exists(place):  # noqa: PTH110 - raises nothing, as for a closed folder
+        if place in self._closed or not os.path.exists(place):  # noqa: PTH110 - it raises nothing for a closed folder
             return {}
         if not any(folder.is_relative_to(place) for folder in self._closed):
             return {str(place): what}
