@@ -1,10 +1,12 @@
-"""The import contracts of pyproject.toml name each package of the server: a new one is not left out."""
+"""The import contracts of pyproject.toml name each package of the server, and imports go in no circle."""
 
 from __future__ import annotations
 
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 pytestmark = pytest.mark.unit
@@ -27,3 +29,11 @@ MODULES = {f"windlass.{path.stem}" for path in (ROOT / "src" / "windlass").iterd
 )
 def test_each_package_is_in_a_contract(name: str, exempt: set[str]) -> None:
     assert set(CONTRACTS[name]["source_modules"]) == MODULES - {"windlass.py"} - {f"windlass.{one}" for one in exempt}
+
+
+@pytest.mark.parametrize("package", ["windlass", "windlass_child"])
+def test_imports_go_in_no_circle_not_for_types_nor_within_a_function_either(package: str) -> None:
+    graph = grimp.build_graph(package, cache_dir=None)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert len(imports) > 50
+    TopologicalSorter(imports).prepare()  # its error names the modules of a circle

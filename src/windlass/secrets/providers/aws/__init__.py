@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from pydantic import AfterValidator, Field
-
-from windlass.secrets.provider import WORKLOAD_IDENTITY, BadCredential, IdentityValues
-from windlass.secrets.providers.configuration import Configuration, SecretText, form
+from windlass.secrets.provider import BadCredential, IdentityValues
+from windlass.secrets.providers.aws.methods import AUDIENCE, METHODS, TITLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,67 +17,16 @@ if TYPE_CHECKING:
     from windlass.secrets.provider import Manager, Subject
     from windlass.secrets.providers.endpoints import Endpoints
 
-AUDIENCE = "sts.amazonaws.com"
 NAME = re.compile(
     r"[\w/+=.@-]{1,512}|arn:aws[\w-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:[\w/+=.@-]{1,512}", re.ASCII
 )
-TEMPORARY = "ASIA"
-ROLE = "ARN of the role that may read the secrets."
-
-
-def _lasting(key_id: str) -> str:
-    if key_id.startswith(TEMPORARY):
-        raise ValueError("is that of temporary keys, which expire. Use keys of an IAM user, or workload identity")
-    return key_id
-
-
-Region = Annotated[str, form(r"[a-z]{2,4}(-[a-z]+){1,3}-\d{1,2}", "a region of AWS, such as eu-central-1")]
-RoleArn = Annotated[
-    str,
-    form(
-        r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]{1,512}",
-        "the ARN of a role, such as arn:aws:iam::123456789012:role/windlass",
-    ),
-]
-KeyId = Annotated[
-    str, form(r"[A-Z0-9]{16,128}", "an access key ID, such as AKIAIOSFODNN7EXAMPLE"), AfterValidator(_lasting)
-]
-ExternalId = Annotated[str, form(r"[\w+=,.@:/-]{2,1224}", "2 to 1,224 letters, digits and characters of _+=,.@:/-")]
-
-
-class _InRegion(Configuration):
-    region: Region = Field(description="Region of the secrets, such as us-east-1.", examples=["us-east-1"])
-
-
-class AccessKeys(_InRegion):
-    """Access keys of an IAM user."""
-
-    access_key_id: KeyId = Field(description="Access key ID of an IAM user.", examples=["AKIAIOSFODNN7EXAMPLE"])
-    secret_access_key: SecretText = Field(description="Secret access key of this user.")
-
-
-class AssumedRole(AccessKeys):
-    """Access keys of an IAM user, who assumes a role."""
-
-    role_arn: RoleArn = Field(description=ROLE, examples=["arn:aws:iam::123456789012:role/windlass"])
-    external_id: ExternalId | None = Field(None, description="External ID that the trust policy of the role demands.")
-
-
-class WorkloadIdentity(_InRegion):
-    """The server's own identity, which a role trusts."""
-
-    role_arn: RoleArn = Field(description=ROLE, examples=["arn:aws:iam::123456789012:role/windlass"])
 
 
 class Aws:
     name: ClassVar[str] = "aws"
-    title: ClassVar[str] = "AWS Secrets Manager"
+    title: ClassVar[str] = TITLE
     extra: ClassVar[str | None] = "aws"
-    methods: ClassVar[Mapping[str, type[BaseModel]]] = {
-        "access_keys": AccessKeys,
-        "assume_role": AssumedRole,
-        WORKLOAD_IDENTITY: WorkloadIdentity,
-    }
+    methods: ClassVar[Mapping[str, type[BaseModel]]] = METHODS
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints = endpoints

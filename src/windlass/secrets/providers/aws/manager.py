@@ -21,7 +21,8 @@ from windlass.secrets.provider import (
     UnusableSecret,
     first_meaning,
 )
-from windlass.secrets.providers import aws, network
+from windlass.secrets.providers import network
+from windlass.secrets.providers.aws.methods import AUDIENCE, METHODS, TITLE, AccessKeys, AssumedRole, WorkloadIdentity
 from windlass.secrets.providers.configuration import check_method, missing
 from windlass.secrets.providers.network import in_time, is_overloaded, unavailable
 from windlass.secrets.providers.renewal import Renewed
@@ -35,7 +36,7 @@ try:
     from botocore.exceptions import ConnectionError as BotoConnectionError
     from botocore.parsers import ResponseParserError
 except ModuleNotFoundError:
-    raise missing(aws.Aws.title, "aws") from None
+    raise missing(TITLE, "aws") from None
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,9 +46,8 @@ if TYPE_CHECKING:
     from windlass.secrets.provider import Subject
     from windlass.secrets.providers.endpoints import Endpoints
 
-    Configuration = aws.AccessKeys | aws.AssumedRole | aws.WorkloadIdentity
+    Configuration = AccessKeys | AssumedRole | WorkloadIdentity
 
-TITLE = aws.Aws.title
 SESSION_SECONDS = 3600.0
 SESSION_NAME = "windlass"
 PAGE = 100
@@ -75,7 +75,7 @@ MEANINGS = (
         r"^AssumeRoleWithWebIdentity AccessDenied",
         CredentialRefused,
         "The role does not trust this server, or does not exist.",
-        f"The trust policy of the role must name the identity provider, the audience {aws.AUDIENCE} and the subject "
+        f"The trust policy of the role must name the identity provider, the audience {AUDIENCE} and the subject "
         "that `windlass admin identity` prints.",
     ),
     Meaning(
@@ -94,7 +94,7 @@ MEANINGS = (
         r"^AssumeRoleWithWebIdentity .*audience",
         CredentialRefused,
         "The identity provider in AWS does not accept the audience of this server.",
-        f"Add the audience {aws.AUDIENCE} to the identity provider in IAM.",
+        f"Add the audience {AUDIENCE} to the identity provider in IAM.",
     ),
     Meaning(
         r"^AssumeRoleWithWebIdentity (IDPCommunicationError|.*retrieve verification key)",
@@ -143,7 +143,7 @@ _lock = threading.Lock()
 
 
 def connected(method: str, given: BaseModel, subject: Subject, endpoints: Endpoints) -> AwsManager:
-    check_method(aws.Aws.methods, method, given)
+    check_method(METHODS, method, given)
     return AwsManager(cast("Configuration", given), subject, endpoints)
 
 
@@ -219,13 +219,13 @@ class AwsManager:
 
     def _make_clients(self) -> tuple[Clients, float]:
         given = self._configuration
-        if isinstance(given, aws.WorkloadIdentity):
-            token = self._subject(aws.AUDIENCE)
+        if isinstance(given, WorkloadIdentity):
+            token = self._subject(AUDIENCE)
             return self._assumed(
                 None, "assume_role_with_web_identity", {"RoleArn": given.role_arn, "WebIdentityToken": token}
             )
         own = Keys(given.access_key_id, given.secret_access_key.get_secret_value())
-        if not isinstance(given, aws.AssumedRole):
+        if not isinstance(given, AssumedRole):
             return Clients(given.region, self._endpoints, own), math.inf
         external = {"ExternalId": given.external_id} if given.external_id else {}
         return self._assumed(own, "assume_role", {"RoleArn": given.role_arn, **external})

@@ -15,7 +15,15 @@ from windlass.secrets.provider import (
     SecretError,
     SecretNotFound,
 )
-from windlass.secrets.providers import azure, network
+from windlass.secrets.providers import network
+from windlass.secrets.providers.azure.methods import (
+    AUDIENCE,
+    AUTHORITIES,
+    METHODS,
+    TITLE,
+    ClientSecret,
+    WorkloadIdentity,
+)
 from windlass.secrets.providers.configuration import check_method, missing
 from windlass.secrets.providers.network import in_time, is_overloaded, session, unavailable
 from windlass.secrets.providers.renewal import Renewed
@@ -31,7 +39,7 @@ try:
     from azure.identity import ClientAssertionCredential, ClientSecretCredential
     from azure.keyvault.secrets import SecretClient
 except ModuleNotFoundError:
-    raise missing(azure.Azure.title, "azure") from None
+    raise missing(TITLE, "azure") from None
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,9 +49,8 @@ if TYPE_CHECKING:
     from windlass.secrets.provider import Subject
     from windlass.secrets.providers.endpoints import Endpoints
 
-    Configuration = azure.ClientSecret | azure.WorkloadIdentity
+    Configuration = ClientSecret | WorkloadIdentity
 
-TITLE = azure.Azure.title
 LIFE = 24 * 3600.0
 """Seconds after which the client is made anew. It renews its tokens before."""
 MOST_LISTED = 2000
@@ -62,7 +69,7 @@ UNTRUSTED = (
 HANDSHAKES: dict[str, tuple[str, str]] = {
     "70021": UNTRUSTED,
     "700211": UNTRUSTED,
-    "700212": ("The federated credential has another audience.", f"Set its audience to {azure.AUDIENCE}."),
+    "700212": ("The federated credential has another audience.", f"Set its audience to {AUDIENCE}."),
     "700213": UNTRUSTED,
     "700024": ("Azure considers the token of the server expired.", "Set the clock of the server."),
     "700016": ("The tenant has no application with this client ID.", "Check client_id and tenant_id."),
@@ -80,7 +87,7 @@ Result = TypeVar("Result")
 
 
 def connected(method: str, given: BaseModel, subject: Subject, endpoints: Endpoints) -> AzureManager:
-    check_method(azure.Azure.methods, method, given)
+    check_method(METHODS, method, given)
     return AzureManager(cast("Configuration", given), subject, endpoints)
 
 
@@ -136,16 +143,16 @@ class AzureManager:
     def _connect(self) -> Connection:
         given, endpoints = self._configuration, self._endpoints
         options: dict[str, Any] = {
-            "authority": endpoints.azure_authority or azure.AUTHORITIES[given.domain],
+            "authority": endpoints.azure_authority or AUTHORITIES[given.domain],
             "disable_instance_discovery": True,  # the authority is one of a fixed list
         }
         credential: Any
-        if isinstance(given, azure.ClientSecret):
+        if isinstance(given, ClientSecret):
             secret = given.client_secret.get_secret_value()
             credential = ClientSecretCredential(given.tenant_id, given.client_id, secret, **options, **self._network())
         else:
             credential = ClientAssertionCredential(
-                given.tenant_id, given.client_id, lambda: self._subject(azure.AUDIENCE), **options, **self._network()
+                given.tenant_id, given.client_id, lambda: self._subject(AUDIENCE), **options, **self._network()
             )
         client = SecretClient(
             endpoints.azure_vault or given.vault_url,

@@ -22,9 +22,9 @@ from windlass.secrets.provider import (
     UnusableSecret,
     first_meaning,
 )
-from windlass.secrets.providers import google as configuration
 from windlass.secrets.providers import network
 from windlass.secrets.providers.configuration import check_method, missing
+from windlass.secrets.providers.google.methods import METHODS, TITLE, ServiceAccount, WorkloadIdentity, key_of
 from windlass.secrets.providers.network import (
     body,
     in_time,
@@ -39,7 +39,7 @@ try:
     from google.auth import exceptions, identity_pool, transport
     from google.oauth2 import service_account
 except ModuleNotFoundError:
-    raise missing(configuration.Google.title, "google") from None
+    raise missing(TITLE, "google") from None
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,9 +49,8 @@ if TYPE_CHECKING:
     from windlass.secrets.provider import Subject
     from windlass.secrets.providers.endpoints import Endpoints
 
-    Configuration = configuration.ServiceAccount | configuration.WorkloadIdentity
+    Configuration = ServiceAccount | WorkloadIdentity
 
-TITLE = configuration.Google.title
 API = "https://secretmanager.googleapis.com"
 STS = "https://sts.googleapis.com"
 TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
@@ -123,7 +122,7 @@ HANDSHAKES = (
 
 
 def connected(method: str, given: BaseModel, subject: Subject, endpoints: Endpoints) -> GoogleManager:
-    check_method(configuration.Google.methods, method, given)
+    check_method(METHODS, method, given)
     return GoogleManager(cast("Configuration", given), subject, endpoints)
 
 
@@ -132,8 +131,8 @@ class GoogleManager:
         self._api = endpoints.google_secretmanager or API
         self._http = session()
         self._credentials: Any
-        if isinstance(given, configuration.ServiceAccount):
-            key = configuration.key_of(given.service_account_json.get_secret_value())
+        if isinstance(given, ServiceAccount):
+            key = key_of(given.service_account_json.get_secret_value())
             self._project = given.project or key["project_id"]
             self._credentials = _of_service_account(key)
             self._identity = key["client_email"]
@@ -141,7 +140,7 @@ class GoogleManager:
             self._project = given.project
             self._credentials = _federated(given.provider, subject, endpoints.google_sts or STS)
             self._identity = f"the server's own identity at {given.provider}"
-        self._federates = isinstance(given, configuration.WorkloadIdentity)
+        self._federates = isinstance(given, WorkloadIdentity)
         self._token: Renewed[str] = Renewed(self._make_token)
 
     def read(self, name: str) -> str:

@@ -19,11 +19,11 @@ from windlass.ip_addresses import contained
 from windlass.secrets.provider import BadCredential
 from windlass.secrets.providers import network
 from windlass.secrets.providers.network import LARGEST_ANSWER, unavailable
+from windlass.secrets.providers.vault.methods import TITLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TITLE = "Vault"
 MOST_ADDRESSES = 3
 REFUSED = tuple(
     ipaddress.ip_network(one)

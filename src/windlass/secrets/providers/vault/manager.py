@@ -16,20 +16,19 @@ from windlass.secrets.provider import (
     SecretNotFound,
     first_meaning,
 )
-from windlass.secrets.providers import vault
 from windlass.secrets.providers.configuration import check_method
 from windlass.secrets.providers.network import is_overloaded, unavailable
 from windlass.secrets.providers.renewal import Renewed
 from windlass.secrets.providers.vault.direct import Direct
+from windlass.secrets.providers.vault.methods import METHODS, TITLE, AppRole, Token, WorkloadIdentity
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from windlass.secrets.provider import Subject
 
-    Configuration = vault.Token | vault.AppRole | vault.WorkloadIdentity
+    Configuration = Token | AppRole | WorkloadIdentity
 
-TITLE = vault.Vault.title
 OK = 200
 STANDBY = (472, 473)
 REDIRECTS = range(300, 400)
@@ -97,7 +96,7 @@ HANDSHAKES = (
 
 
 def connected(method: str, given: BaseModel, subject: Subject) -> VaultManager:
-    check_method(vault.Vault.methods, method, given)
+    check_method(METHODS, method, given)
     return VaultManager(cast("Configuration", given), subject)
 
 
@@ -144,9 +143,9 @@ class VaultManager:
 
     def _make_token(self) -> tuple[str, float]:
         given = self._configuration
-        if isinstance(given, vault.Token):
+        if isinstance(given, Token):
             return given.token.get_secret_value(), math.inf
-        if isinstance(given, vault.AppRole):
+        if isinstance(given, AppRole):
             return self._login(
                 given.auth_path, {"role_id": given.role_id, "secret_id": given.secret_id.get_secret_value()}
             )
