@@ -153,22 +153,14 @@ async def test_two_projects_with_the_same_requirements_and_other_wheels_get_thei
 
 
 @pytest.mark.parametrize("files", OF_FILES.values(), ids=OF_FILES)
-async def test_packages_from_files_of_the_project_are_those_of_its_snapshot(
+async def test_packages_from_files_of_the_project_are_those_of_its_snapshot_and_of_one_deployment(
     machine: Machine, tmp_path: Path, files: dict[str, str]
 ) -> None:
-    root = written(tmp_path / "project", files)
-    assert (await machine.wanted(root, "one")).key != (await machine.wanted(root, "two")).key
-
-
-@pytest.mark.parametrize("files", OF_FILES.values(), ids=OF_FILES)
-async def test_packages_from_files_of_the_project_are_those_of_one_deployment(
-    machine: Machine, tmp_path: Path, files: dict[str, str]
-) -> None:
-    root = written(tmp_path / "project", files)
-    keys = {(await machine.wanted(root, "s", deployment=deployment)).key for deployment in ("one", "two")}
-    assert len(keys) == 2
-    elsewhere = written(tmp_path / "elsewhere", files)
-    assert (await machine.wanted(elsewhere, "s", deployment="one")).key in keys, "another folder is the same project"
+    root, elsewhere = written(tmp_path / "project", files), written(tmp_path / "elsewhere", files)
+    own = (await machine.wanted(root, "one", deployment="one")).key
+    assert (await machine.wanted(root, "two", deployment="one")).key != own
+    assert (await machine.wanted(root, "one", deployment="two")).key != own
+    assert (await machine.wanted(elsewhere, "one", deployment="one")).key == own, "another folder is the same project"
 
 
 @pytest.mark.parametrize("files", SHARED.values(), ids=SHARED)
