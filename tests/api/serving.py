@@ -324,7 +324,12 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             Approvals(kickoffs),
             StatisticsStore(database),
             DeploymentWebhooks(
-                WebhookStore(database), deployments, AuditStore(database), endpoints, KEY_RING, Sender(["127.0.0.1"])
+                WebhookStore(database),
+                deployments,
+                AuditStore(database),
+                endpoints,
+                KEY_RING,
+                Sender(["127.0.0.1"], timeout=2 * DEADLINE),
             ),
             LARGEST_BODY,
             seconds,

@@ -13,11 +13,9 @@ import pytest_asyncio
 from api.control import Person
 from api.deliveries import deliver, ended
 from api.serving import unknown_id, until
-from patience import DEADLINE
 from webhooks.receiver import OK, Got, Receiver, Reply
 from windlass.deployments.webhooks import TESTS_AT_ONCE
 from windlass.rights import Role
-from windlass.webhooks import sending
 from windlass.webhooks.signatures import SigningSecret, signed
 
 if TYPE_CHECKING:
@@ -218,10 +216,7 @@ async def test_a_private_address_is_not_tested(crew: Crew, developer: Person) ->
     assert "WINDLASS_WEBHOOK_ALLOW" in found["error"]
 
 
-async def test_tests_of_slow_receivers_are_bounded(
-    crew: Crew, developer: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sending, "TIMEOUT", 2 * DEADLINE)
+async def test_tests_of_slow_receivers_are_bounded(crew: Crew, developer: Person) -> None:
     goes_on = asyncio.Event()
     arrived: list[bytes] = []
 

@@ -25,8 +25,8 @@ from projects.archives import zipped
 from projects_for_tests.making import written
 from windlass.errors import ProjectError
 from windlass.lifecycle.worker_config import WorkerConfig
-from windlass.projects import TrustedProjects, bounded_reader
-from windlass.projects.bounded_reader import BoundedReader
+from windlass.projects import TrustedProjects
+from windlass.projects.bounded_reader import AT_ONCE, PROGRAM, BoundedReader, Bounds
 from windlass.projects.findings import Finding, Level
 from windlass.projects.kinds import recognise
 from windlass.projects.virtual_environments import markers_of
@@ -230,18 +230,13 @@ async def test_pipes_and_circles_of_links_are_passed_over(open_folder: Path, acc
         await BoundedReader(account).recognised(root)
 
 
-async def test_files_without_end_end_at_the_limits(
-    open_folder: Path, account: Account | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_files_without_end_end_at_the_limits(open_folder: Path, account: Account | None) -> None:
     large = "x = 1\n" * 80_000
     root = written(open_folder / "many", {f"p{number}.py": large for number in range(100)})
-    monkeypatch.setattr(bounded_reader, "PROCESSOR_SECONDS", 1)
     with pytest.raises(ProjectError, match=r"within 1 s of a processor; the last one that was opened is p\d+.py\."):
-        await BoundedReader(account).recognised(root)
-    monkeypatch.setattr(bounded_reader, "SECONDS", 1)
-    monkeypatch.setattr(bounded_reader, "PROCESSOR_SECONDS", 20)
+        await BoundedReader(account, Bounds(processor=1)).recognised(root)
     with pytest.raises(ProjectError, match="within 1 s"):
-        await BoundedReader(account).recognised(root)
+        await BoundedReader(account, Bounds(seconds=1)).recognised(root)
 
 
 HOSTILE_PROCESSES = {
@@ -268,15 +263,15 @@ HOSTILE_PROCESSES = {
 
 @pytest.mark.parametrize(("code", "words"), HOSTILE_PROCESSES.values(), ids=HOSTILE_PROCESSES)
 async def test_a_process_that_a_file_has_taken_over_can_only_fail_its_build(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, words: str
+    tmp_path: Path, code: str, words: str
 ) -> None:
-    monkeypatch.setattr(bounded_reader, "PROGRAM", f"import json, os, sys, time; sys.stdin.read(); {code}")
-    monkeypatch.setattr(bounded_reader, "SECONDS", 3 if "sleep" in code else 60)
+    program = f"import json, os, sys, time; sys.stdin.read(); {code}"
+    reader = BoundedReader(bounds=Bounds(seconds=3 if "sleep" in code else 60), program=program)
     with pytest.raises(ProjectError, match=words):
-        await BoundedReader().recognised(tmp_path)
+        await reader.recognised(tmp_path)
 
 
-async def test_arguments_of_uv_that_no_project_has_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_arguments_of_uv_that_no_project_has_are_refused(tmp_path: Path) -> None:
     inputs = {"files": {}, "arguments": ["--find-links", "/x"], "own": [], "indexes": [], "reads_project": False}
     given: dict[str, Any] = {
         "file": "uv.lock",
@@ -287,9 +282,9 @@ async def test_arguments_of_uv_that_no_project_has_are_refused(tmp_path: Path, m
         "poetry": None,
     }
     answer = f"answer {json.dumps({**given, 'inputs': inputs})}"
-    monkeypatch.setattr(bounded_reader, "PROGRAM", f"import sys; sys.stdin.read(); print({answer!r})")
+    reader = BoundedReader(program=f"import sys; sys.stdin.read(); print({answer!r})")
     with pytest.raises(ProjectError, match="no usable answer"):
-        await BoundedReader().packages(tmp_path)
+        await reader.packages(tmp_path)
 
 
 async def test_the_process_has_the_rights_of_the_crews_and_its_bounds(
@@ -312,9 +307,8 @@ async def test_the_process_has_the_rights_of_the_crews_and_its_bounds(
         "one.main()\n"
     )
     monkeypatch.setenv("WINDLASS_MASTER_KEY", "secret")
-    monkeypatch.setattr(bounded_reader, "PROGRAM", code)
     with pytest.raises(ProjectError) as raised:
-        await BoundedReader(account).recognised(open_folder)
+        await BoundedReader(account, program=code).recognised(open_folder)
     uid, groups, limits, variables, reached_the_server = json.loads(raised.value.message)
     assert uid == (account.uid if account else os.geteuid())
     assert not (account and groups)
@@ -323,33 +317,36 @@ async def test_the_process_has_the_rights_of_the_crews_and_its_bounds(
     assert not any("WINDLASS" in name for name in variables)
 
 
-async def test_two_processes_run_at_once_those_for_poetrys_pins_included(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_two_processes_run_at_once_those_for_poetrys_pins_included(tmp_path: Path) -> None:
     root = written(tmp_path / "poetry", {"pyproject.toml": POETRY})
-    reader, markers = BoundedReader(), markers_of(Path(sys.prefix))
-    packages = await reader.packages(root)
-    assert packages is not None
+    markers = markers_of(Path(sys.prefix))
     running, counts = tmp_path / "running", tmp_path / "counts"
     running.mkdir()
     code = (
-        f"import os, sys, time; running, counts = {str(running)!r}, {str(counts)!r}\n"
-        "sys.stdin.read(); own = os.path.join(running, str(os.getpid())); open(own, 'w').close()\n"
+        f"import io, os, sys, time; running, counts = {str(running)!r}, {str(counts)!r}\n"
+        "question = sys.stdin.buffer.read()\n"
+        "if b'packages' in question:\n"
+        "    sys.stdin = io.TextIOWrapper(io.BytesIO(question))\n"
+        f"    {PROGRAM}\n"
+        "    os._exit(0)\n"
+        "own = os.path.join(running, str(os.getpid())); open(own, 'w').close()\n"
         "print(len(os.listdir(running)), file=open(counts, 'a'))\n"
         "time.sleep(0.5); os.unlink(own)\n"
     )
-    monkeypatch.setattr(bounded_reader, "PROGRAM", code)
+    reader = BoundedReader(program=code)
+    packages = await reader.packages(root)
+    assert packages is not None
     pins = [asyncio.to_thread(packages.inputs_on, markers) for _ in range(3)]
     questions = [reader.recognised(root) for _ in range(3)]
     ended = await asyncio.gather(*pins, *questions, return_exceptions=True)
     assert all(isinstance(one, ProjectError) for one in ended), "the program gives no answer"
     found = [int(line) for line in counts.read_text().splitlines()]
-    assert (len(found), max(found)) == (6, bounded_reader.AT_ONCE)
+    assert (len(found), max(found)) == (6, AT_ONCE)
 
 
-async def test_a_cancelled_question_ends_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_question_ends_its_process(tmp_path: Path) -> None:
     mark = f"time.sleep(600)  # {tmp_path}"
-    monkeypatch.setattr(bounded_reader, "PROGRAM", f"import sys, time; sys.stdin.read(); {mark}")
+    reader = BoundedReader(program=f"import sys, time; sys.stdin.read(); {mark}")
 
     def running() -> list[int]:
         return [one.pid for one in psutil.process_iter(["cmdline"]) if mark in " ".join(one.info["cmdline"] or [])]
@@ -357,7 +354,7 @@ async def test_a_cancelled_question_ends_its_process(tmp_path: Path, monkeypatch
     async def started() -> bool:
         return bool(running())
 
-    asking = asyncio.create_task(BoundedReader().recognised(tmp_path))
+    asking = asyncio.create_task(reader.recognised(tmp_path))
     await until(started)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):

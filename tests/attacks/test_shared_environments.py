@@ -20,8 +20,7 @@ from projects_for_tests.making import written
 from projects_for_tests.wheels import wheel
 from windlass.config import environment
 from windlass.errors import ProjectError
-from windlass.projects import bounded_reader
-from windlass.projects.bounded_reader import AnsweredPackages
+from windlass.projects.bounded_reader import AnsweredPackages, BoundedReader
 from windlass.projects.environments import Environments
 from windlass.projects.uv import Builder, uv_program
 
@@ -121,10 +120,12 @@ OF_POETRY: dict[str, dict[str, str]] = {
 
 
 class Machine:
-    def __init__(self, folder: Path, more: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, more: Mapping[str, str] | None = None, reader: BoundedReader | None = None
+    ) -> None:
         variables = {**environment(), "UV_CACHE_DIR": str(folder / "cache"), "UV_OFFLINE": "true", **(more or {})}
         builder = Builder(uv_program(), variables, lambda _: True, downloads=False)
-        self.environments = Environments(folder / "environments", lambda: nullcontext(builder))
+        self.environments = Environments(folder / "environments", lambda: nullcontext(builder), reader)
 
     async def wanted(
         self, root: Path, snapshot: str, variables: Mapping[str, str] | None = None, deployment: str = "d"
@@ -184,7 +185,7 @@ async def test_packages_of_poetry_are_shared_by_the_versions_of_one_deployment(
 
 
 async def test_a_process_that_pretends_to_read_poetrys_files_of_another_deployment_gets_another_environment(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, tmp_path: Path
 ) -> None:
     victim = written(tmp_path / "victim", OF_POETRY["lock"])
     theirs = await machine.wanted(victim, "v", deployment="victim")
@@ -201,9 +202,9 @@ async def test_a_process_that_pretends_to_read_poetrys_files_of_another_deployme
         "poetry": theirs.packages.of_poetry.model_dump(),
     }
     printed = f"answer {json.dumps(answer)}"
-    monkeypatch.setattr(bounded_reader, "PROGRAM", f"import sys; sys.stdin.read(); print({printed!r})")
+    taken_over = BoundedReader(program=f"import sys; sys.stdin.read(); print({printed!r})")
     attacker = written(tmp_path / "attacker", {"pyproject.toml": "it has taken the process over"})
-    found = await machine.wanted(attacker, "a", deployment="attacker")
+    found = await Machine(tmp_path, reader=taken_over).wanted(attacker, "a", deployment="attacker")
     assert found.packages.content == theirs.packages.content
     assert found.key != theirs.key
 

@@ -11,7 +11,6 @@ import pytest
 
 from patience import DEADLINE
 from windlass.projects.digest import look
-from windlass.wiring import change_notices
 from windlass.wiring.change_notices import ChangeNotices
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ pytestmark = pytest.mark.unit
 async def following(root: Path, *warnings: str) -> AsyncIterator[ChangeNotices]:
     """Notices of the folders of the project, after the first look."""
     told: list[str] = []
-    notices = ChangeNotices(told.append)
+    notices = ChangeNotices(told.append, longest=10 * DEADLINE)
     await notices.follow(look(root)[1])
     try:
         await settled(notices)
@@ -52,8 +51,7 @@ async def reported(notices: ChangeNotices, seconds: float = DEADLINE) -> bool:
     return True
 
 
-async def test_a_change_in_a_folder_ends_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_notices, "LONGEST", 10 * DEADLINE)
+async def test_a_change_in_a_folder_ends_the_wait(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     async with following(tmp_path) as notices:
         (tmp_path / "package" / "work.py").write_text("x = 1\n")
@@ -63,8 +61,7 @@ async def test_a_change_in_a_folder_ends_the_wait(tmp_path: Path, monkeypatch: p
         assert await reported(notices)
 
 
-async def test_the_target_of_a_link_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_notices, "LONGEST", 10 * DEADLINE)
+async def test_the_target_of_a_link_is_followed(tmp_path: Path) -> None:
     root, shared = tmp_path / "project", tmp_path / "shared"
     root.mkdir()
     shared.mkdir()
@@ -75,8 +72,7 @@ async def test_the_target_of_a_link_is_followed(tmp_path: Path, monkeypatch: pyt
         assert await reported(notices)
 
 
-async def test_a_folder_that_replaces_another_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_notices, "LONGEST", 10 * DEADLINE)
+async def test_a_folder_that_replaces_another_is_followed(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
     async with following(tmp_path) as notices:
@@ -103,9 +99,8 @@ async def test_a_folder_that_is_gone_before_it_is_followed_is_no_error(tmp_path:
     assert told == []
 
 
-async def test_files_whose_changes_nobody_reports_are_looked_at_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_notices, "LONGEST", 0.05)
-    notices = ChangeNotices(lambda _: None)
+async def test_files_whose_changes_nobody_reports_are_looked_at_all_the_same() -> None:
+    notices = ChangeNotices(lambda _: None, longest=0.05)
     assert await reported(notices)
     assert await reported(notices)
 

@@ -172,9 +172,11 @@ def test_an_issuer_that_the_provider_cannot_reach(
 
 
 @pytest.fixture
-def _hostile_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _hostile_environment(server_of: ServerOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Variables and files of a server's user that would lead a client to other identities and addresses."""
     from windlass.secrets.providers.aws import manager  # noqa: PLC0415 - imports boto3
+
+    server_of("aws")  # it reads them too when it starts
 
     elsewhere = "http://198.51.100.7"
     config = f"[default]\nregion = us-west-1\nendpoint_url = {elsewhere}\naws_access_key_id = AKIAOFTHESERVER\n"

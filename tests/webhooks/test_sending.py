@@ -15,7 +15,6 @@ import pytest
 from secrets_managers.serving import certificates
 from webhooks.receiver import OK, Got, Receiver, Reply
 from windlass.ip_addresses import is_public
-from windlass.webhooks import sending
 from windlass.webhooks.endpoints import Target
 from windlass.webhooks.sending import LARGEST_ANSWER, LONGEST_WAIT, Answer, Sender
 
@@ -138,13 +137,12 @@ async def test_no_redirect_is_followed(status: int) -> None:
     assert "redirects are not followed" in (answer.error or "")
 
 
-async def test_a_receiver_that_hangs_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "TIMEOUT", 0.2)
+async def test_a_receiver_that_hangs_is_left_in_time() -> None:
     async with Receiver(lambda _: None) as receiver:
-        assert await post(receiver.url()) == Answer(error="no answer within 0.2 s")
+        assert await post(receiver.url(), Sender(LOCAL, timeout=0.2)) == Answer(error="no answer within 0.2 s")
 
 
-async def test_a_receiver_that_sends_a_byte_at_a_time_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_receiver_that_sends_a_byte_at_a_time_is_left_in_time() -> None:
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while not writer.is_closing():
@@ -158,10 +156,9 @@ async def test_a_receiver_that_sends_a_byte_at_a_time_is_left_in_time(monkeypatc
             ended.set()
 
     ended = asyncio.Event()
-    monkeypatch.setattr(sending, "TIMEOUT", 0.5)
     server = await asyncio.start_server(drip, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    answer = await post(f"http://127.0.0.1:{port}/")
+    answer = await post(f"http://127.0.0.1:{port}/", Sender(LOCAL, timeout=0.5))
     await ended.wait()
     server.close()
     await server.wait_closed()

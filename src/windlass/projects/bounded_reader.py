@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
@@ -45,10 +45,6 @@ if TYPE_CHECKING:
 
     from windlass.accounts import Account
 
-MEMORY = 512 << 20
-PROCESSOR_SECONDS = 20
-SECONDS = 120
-"""The bounds of a process: its address space in bytes, the time of a processor, and the time in all."""
 AT_ONCE = 2
 """Processes at once. Further questions wait for their turn."""
 LARGEST_ANSWER, LARGEST_SETTINGS, LONGEST_LIST = 8 << 20, 256 << 10, 10_000
@@ -62,6 +58,18 @@ LOOK_SECONDS, END_SECONDS = 0.02, 2.0
 """Seconds between two looks whether a process has ended, and the longest time for that after its last line."""
 PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from windlass.projects.bounded_process import main; main()"
 SMALLER = "Make the files of the project smaller, or leave out those that it does not need, with a .gitignore."
+
+
+class Bounds(NamedTuple):
+    """Of a process: its address space in bytes, the seconds of a processor, and the seconds in all."""
+
+    memory: int = 512 << 20
+    processor: int = 20
+    seconds: int = 120
+
+
+BOUNDS = Bounds()
+
 
 T = TypeVar("T")
 Texts = Annotated[list[str], Field(max_length=LONGEST_LIST)]
@@ -166,14 +174,17 @@ class AnsweredPackages(Packages):
 
 
 class BoundedReader:
-    """Answers each question about a project in a new process. `account` is the user of the crews, None for our own.
+    """Answers each question about a project in a new process, which runs `program`. `account` is the user of the crews,
+    None for our own.
 
     The process has no variables of the environment, and starts no other one. It is killed at its bounds. All methods
     raise ProjectError, also for a project that takes more than these bounds.
     """
 
-    def __init__(self, account: Account | None = None) -> None:
+    def __init__(self, account: Account | None = None, bounds: Bounds = BOUNDS, program: str = PROGRAM) -> None:
         self._account = account
+        self._bounds = bounds
+        self._program = program
         self._turns = asyncio.Semaphore(AT_ONCE)  # those that wait hold no thread
         self._processes = threading.Semaphore(AT_ONCE)
 
@@ -236,49 +247,66 @@ class BoundedReader:
         while not self._processes.acquire(timeout=LOOK_SECONDS):
             abort.check()
         try:
-            return _asked(form, question, abort)
+            return self._answered(form, question, abort)
         finally:
             self._processes.release()
 
     def _question(self, question: str, root: Path, *arguments: object) -> bytes:
         account = self._account
-        bounds = {"memory": MEMORY, "processor": PROCESSOR_SECONDS, "seconds": SECONDS}
         asked = {
             "question": question,
             "arguments": arguments,
             "root": str(root),
             "user": None if account is None or account.is_ours else [account.uid, account.gid],
-            "bounds": bounds,
+            "bounds": self._bounds._asdict(),
         }
         return json.dumps(asked).encode()
 
+    def _answered(self, form: TypeAdapter[T], question: bytes, abort: Abort) -> T:
+        """Asks a new process, and waits for its answer. Runs in a thread."""
+        order = [sys.executable, "-I", "-S", "-X", "utf8", "-c", self._program, *filter(os.path.isabs, sys.path)]
+        deadline = time.monotonic() + self._bounds.seconds
+        process = subprocess.Popen(  # noqa: S603 - code of Windlass
+            order,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={},
+            cwd="/",
+            start_new_session=True,
+        )
+        try:
+            with abort.watching(process):
+                printed = _conversation(process, question, deadline)
+                _await_end(process, deadline)
+        finally:
+            end_session(process)
+            status = process.wait()
+        abort.check()
+        *before, last = printed.split(b"\n")[:-1] or [b""]
+        word, _, text = last.partition(b" ")
+        if word != b"answer":
+            self._raise_failure(word, text, _last_file([*before, last]), status, is_late=time.monotonic() > deadline)
+        return _read(form, text)
 
-def _asked(form: TypeAdapter[T], question: bytes, abort: Abort) -> T:
-    """Asks a new process, and waits for its answer. Runs in a thread."""
-    order = [sys.executable, "-I", "-S", "-X", "utf8", "-c", PROGRAM, *filter(os.path.isabs, sys.path)]
-    deadline = time.monotonic() + SECONDS
-    process = subprocess.Popen(  # noqa: S603 - code of Windlass
-        order,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={},
-        cwd="/",
-        start_new_session=True,
-    )
-    try:
-        with abort.watching(process):
-            printed = _conversation(process, question, deadline)
-            _await_end(process, deadline)
-    finally:
-        end_session(process)
-        status = process.wait()
-    abort.check()
-    *before, last = printed.split(b"\n")[:-1] or [b""]
-    word, _, text = last.partition(b" ")
-    if word != b"answer":
-        _raise_failure(word, text, _last_file([*before, last]), status, is_late=time.monotonic() > deadline)
-    return _read(form, text)
+    def _raise_failure(self, word: bytes, text: bytes, file: str, status: int, *, is_late: bool) -> NoReturn:
+        after = f"; the last one that was opened is {file}" if file else ""
+        cannot = "the files of the project can't be examined"
+        if word == b"error":
+            message, hint = _read(TypeAdapter(tuple[str, str]), text)
+            raise ProjectError(message[:LONGEST_ERROR], hint[:LONGEST_ERROR])
+        if word == b"fault":
+            fault = _read(TypeAdapter(str), text)[:LONGEST_FAULT]
+            raise ProjectError(
+                f"{cannot}: {fault}{after}.", "Correct that file: it must have the form that its program writes."
+            )
+        if word == b"limit":
+            raise ProjectError(f"{cannot} within {self._bounds.memory >> 20} MB of memory{after}.", SMALLER)
+        if status == -signal.SIGXCPU:
+            raise ProjectError(f"{cannot} within {self._bounds.processor} s of a processor{after}.", SMALLER)
+        if is_late or status == -signal.SIGALRM:
+            raise ProjectError(f"{cannot} within {self._bounds.seconds} s{after}.", SMALLER)
+        raise ProjectError(f"{cannot}: the process for that ended early ({_in_words(status)}){after}.", SMALLER)
 
 
 def _conversation(process: subprocess.Popen[bytes], question: bytes, deadline: float) -> bytes:
@@ -302,26 +330,6 @@ def _await_end(process: subprocess.Popen[bytes], deadline: float) -> None:
     until = min(deadline, time.monotonic() + END_SECONDS)
     while not has_ended(process) and time.monotonic() < until:
         time.sleep(LOOK_SECONDS)
-
-
-def _raise_failure(word: bytes, text: bytes, file: str, status: int, *, is_late: bool) -> NoReturn:
-    after = f"; the last one that was opened is {file}" if file else ""
-    cannot = "the files of the project can't be examined"
-    if word == b"error":
-        message, hint = _read(TypeAdapter(tuple[str, str]), text)
-        raise ProjectError(message[:LONGEST_ERROR], hint[:LONGEST_ERROR])
-    if word == b"fault":
-        fault = _read(TypeAdapter(str), text)[:LONGEST_FAULT]
-        raise ProjectError(
-            f"{cannot}: {fault}{after}.", "Correct that file: it must have the form that its program writes."
-        )
-    if word == b"limit":
-        raise ProjectError(f"{cannot} within {MEMORY >> 20} MB of memory{after}.", SMALLER)
-    if status == -signal.SIGXCPU:
-        raise ProjectError(f"{cannot} within {PROCESSOR_SECONDS} s of a processor{after}.", SMALLER)
-    if is_late or status == -signal.SIGALRM:
-        raise ProjectError(f"{cannot} within {SECONDS} s{after}.", SMALLER)
-    raise ProjectError(f"{cannot}: the process for that ended early ({_in_words(status)}){after}.", SMALLER)
 
 
 def _last_file(lines: list[bytes]) -> str:

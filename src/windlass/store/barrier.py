@@ -25,12 +25,12 @@ LISTENERS = "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND da
 NOTIFY = "SELECT pg_notify(%s, %s)"
 
 
-async def passed_by_servers(url: str) -> None:
-    """Returns when every server has handled the notifications that were sent before, and after MOST_SECONDS in any
-    case. An error of the database is not raised: the change is committed.
+async def passed_by_servers(url: str, seconds: float = MOST_SECONDS) -> None:
+    """Returns when every server has handled the notifications that were sent before, and after `seconds` in any case.
+    An error of the database is not raised: the change is committed.
     """
     with suppress(psycopg.Error, TimeoutError):
-        async with asyncio.timeout(MOST_SECONDS):
+        async with asyncio.timeout(seconds):
             await _passed(url)
 
 

@@ -24,7 +24,7 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from windlass import log, metrics
 from windlass.aio import cancelled, obeying_cancellation
 from windlass.errors import DatabaseUnavailable, SettingsError, StatementGivenUp, WindlassError
-from windlass.store.barrier import passed_by_servers
+from windlass.store.barrier import MOST_SECONDS, passed_by_servers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -151,6 +151,7 @@ class Database:
         pooler: str | None = None,
         connections: int = 10,
         statement_seconds: float = STATEMENT_SECONDS,
+        barrier_seconds: float = MOST_SECONDS,
     ) -> None:
         """`pooler` is the URL for statements if it is another one: that of a pooler with pool_mode = transaction.
 
@@ -162,6 +163,7 @@ class Database:
         self._pooler = pooler
         self._refusals = Refusals()
         self._statement_seconds = statement_seconds
+        self._barrier_seconds = barrier_seconds
         self._large_writes = asyncio.Semaphore(LARGE_WRITES)
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             pooler or url,
@@ -242,7 +244,7 @@ class Database:
 
     async def passed_by_servers(self) -> None:
         """Waits until every server has handled the notifications of earlier transactions, 2 s at most."""
-        await passed_by_servers(self.url)
+        await passed_by_servers(self.url, self._barrier_seconds)
 
     async def rows(
         self, query: SQL | LiteralString, values: Mapping[str, Any] | None = None, *, soon: bool = False

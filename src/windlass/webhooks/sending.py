@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     Resolve = Callable[[str, int], Awaitable[list[str]]]
 
-TIMEOUT = 20.0
-"""Seconds from the look-up of the name to the last byte of the answer."""
 MOST_ADDRESSES = 4
 LARGEST_ANSWER = 1024
 """Bytes of an answer that are read and kept."""
@@ -68,17 +66,24 @@ def has_host(url: str) -> bool:
 
 
 class Sender:
-    """Sends requests. `allowed` are networks that webhooks may reach besides the public internet.
+    """Sends requests. `allowed` are networks that webhooks may reach besides the public internet. `timeout` are the
+    seconds from the look-up of the name to the last byte of the answer.
 
     Each request has a connection of its own: one that was checked for a name must not serve another name.
     """
 
     def __init__(
-        self, allowed: Sequence[str] = (), *, resolve: Resolve = look_up, verify: ssl.SSLContext | None = None
+        self,
+        allowed: Sequence[str] = (),
+        *,
+        resolve: Resolve = look_up,
+        verify: ssl.SSLContext | None = None,
+        timeout: float = 20.0,
     ) -> None:
         self._allowed = [ipaddress.ip_network(one) for one in allowed]
         self._resolve = resolve
         self._tls = verify or ssl.create_default_context()
+        self._timeout = timeout
 
     async def post(
         self, target: Target, body: bytes, headers: Mapping[str, str], secrets: Mapping[str, str] | None = None
@@ -89,10 +94,10 @@ class Sender:
         """
         hidden = SecretValues({**target.secrets, **(secrets or {})})
         try:
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(self._timeout):
                 return await self._sent(httpx.URL(target.url), body, {**headers, **target.headers}, hidden)
         except TimeoutError:
-            return Answer(error=f"no answer within {TIMEOUT:g} s")
+            return Answer(error=f"no answer within {self._timeout:g} s")
         except _Refused as error:
             return Answer(error=str(error))
         except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, UnicodeError, ValueError) as error:
@@ -125,7 +130,10 @@ class Sender:
                 "accept-encoding": "identity",
                 **headers,
             },
-            extensions={"sni_hostname": url.raw_host.decode("ascii"), "timeout": _timeouts()},
+            extensions={
+                "sni_hostname": url.raw_host.decode("ascii"),
+                "timeout": dict.fromkeys(("connect", "read", "write", "pool"), self._timeout),
+            },
         )
         response = await client.handle_async_request(request)
         try:
@@ -166,10 +174,6 @@ def _answered(response: httpx.Response, read: bytes, hidden: SecretValues) -> An
         text += stream.end()
     shown, status = text[:LARGEST_ANSWER].decode("utf-8", "replace"), response.status_code
     return Answer(status, shown, _fault(status), _retry_after(response.headers))
-
-
-def _timeouts() -> dict[str, float]:
-    return {"connect": TIMEOUT, "read": TIMEOUT, "write": TIMEOUT, "pool": TIMEOUT}
 
 
 def _reason(error: Exception) -> str:

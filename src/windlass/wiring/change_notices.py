@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from windlass.projects.digest import Folders
     from windlass.wiring.infrastructure import Notify
 
-LONGEST = 5.0
-"""The most seconds between two looks at the files."""
 STEP = 100
 """Milliseconds between two checks of watchfiles for reports. Reports that follow each other so closely are one."""
 
@@ -28,12 +26,15 @@ STEP = 100
 class ChangeNotices:
     """Follows reports of changes in folders. Without reports, `wait` only sleeps.
 
-    `watch` is `watchfiles.awatch`.
+    `watch` is `watchfiles.awatch`. `longest` are the most seconds between two looks at the files.
     """
 
-    def __init__(self, notify: Notify, watch: Callable[..., AsyncIterator[Any]] = awatch) -> None:
+    def __init__(
+        self, notify: Notify, watch: Callable[..., AsyncIterator[Any]] = awatch, *, longest: float = 5.0
+    ) -> None:
         self._notify = notify
         self._watch = watch
+        self._longest = longest
         self._folders: Folders = {}
         self._following: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
@@ -52,11 +53,11 @@ class ChangeNotices:
         self._changed.set()  # files may have changed before the kernel reports changes
 
     async def wait(self, at_least: float) -> None:
-        """Waits `at_least` seconds, and then until a change is reported, for LONGEST seconds at most."""
+        """Waits `at_least` seconds, and then until a change is reported, for `longest` seconds at most."""
         await asyncio.sleep(at_least)
         if self._reports:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LONGEST):
+                async with asyncio.timeout(self._longest):
                     await self._changed.wait()
         self._changed.clear()
 
