@@ -306,14 +306,11 @@ async def test_an_unexpected_error_of_a_client_is_not_quoted(server: Server, cap
     assert "hunter2" not in caplog.text
 
 
-async def test_reads_with_one_credential_are_bounded_also_when_their_callers_give_up(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(secret_reads, "AT_ONCE", 2)
+async def test_reads_with_one_credential_are_bounded_also_when_their_callers_give_up(server: Server) -> None:
     server.managers.secrets["key"] = "the value"
     await server.add_credential("prod")
     (credential,) = await server.resolver._credentials.all()
-    connections = Connections(server.managers.connect)
+    connections = Connections(server.managers.connect, at_once=2, unused=-1.0)
     event = server.managers.hold("key")
     late = [asyncio.create_task(connections.of(credential).answer("key", 0.05)) for _ in range(5)]
     assert [answer.error is not None for answer in await asyncio.gather(*late)] == [True] * 5
@@ -321,7 +318,6 @@ async def test_reads_with_one_credential_are_bounded_also_when_their_callers_giv
     event.set()
     answer = await connections.of(credential).answer("key", DEADLINE)
     assert (answer.value, answer.error) == ("the value", None)
-    monkeypatch.setattr(secret_reads, "UNUSED", -1.0)
     connections.close_unused()
     await until(lambda: answered(server.managers.closed == ["prod"]))
     assert (await connections.of(credential).answer("key", DEADLINE)).value == "the value"
@@ -331,10 +327,9 @@ async def test_reads_with_one_credential_are_bounded_also_when_their_callers_giv
 
 async def test_a_server_without_threads_gives_back_the_turn(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     server.managers.secrets["key"] = "the value"
-    monkeypatch.setattr(secret_reads, "AT_ONCE", 1)
     await server.add_credential("prod")
     (credential,) = await server.resolver._credentials.all()
-    connections = Connections(server.managers.connect)
+    connections = Connections(server.managers.connect, at_once=1)
     with monkeypatch.context() as patch:
         patch.setattr("threading.Thread.start", no_thread)
         answer = await connections.of(credential).answer("key", 0.05)

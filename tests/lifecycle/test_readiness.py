@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import pytest
-
 from api.serving import until
 from faults.harm import full
 from faults.small_disk import needed_small_disk
 from windlass.kickoffs.states import State
-from windlass.lifecycle import readiness
 from windlass.lifecycle.readiness import CachedCheck, Folders
 
 if TYPE_CHECKING:
@@ -33,25 +30,18 @@ class Counted:
         return self.fault
 
 
-@pytest.fixture
-def passing_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readiness, "PASSED_FOR", 3600.0)
-
-
-@pytest.mark.usefixtures("passing_for_long")
 async def test_many_requests_cost_one_check() -> None:
     counted = Counted()
-    check = CachedCheck(counted, "slow")
+    check = CachedCheck(counted, "slow", passed_for=3600.0)
     assert await asyncio.gather(*(check() for _ in range(20))) == [None] * 20
     assert [await check() for _ in range(20)] == [None] * 20
     assert counted.runs == 1
 
 
-@pytest.mark.usefixtures("passing_for_long")
 async def test_a_fault_counts_briefly() -> None:
     counted = Counted()
     counted.fault = "full"
-    check = CachedCheck(counted, "slow")
+    check = CachedCheck(counted, "slow", passed_for=3600.0)
     assert [await check() for _ in range(3)] == ["full"] * 3
     assert counted.runs == 1
     counted.fault = None
@@ -62,11 +52,10 @@ async def test_a_fault_counts_briefly() -> None:
     await until(passes, "the check passes")
 
 
-async def test_a_check_that_hangs_is_a_fault_and_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readiness, "ANSWER_SECONDS", 0.1)
+async def test_a_check_that_hangs_is_a_fault_and_is_not_started_again() -> None:
     counted = Counted()
     counted.free.clear()
-    check = CachedCheck(counted, "slow")
+    check = CachedCheck(counted, "slow", answer_seconds=0.1)
     assert [await check() for _ in range(3)] == ["slow"] * 3
     assert counted.runs == 1
     counted.free.set()
@@ -81,7 +70,7 @@ async def test_a_check_that_hangs_is_a_fault_and_is_not_started_again(monkeypatc
 async def test_a_request_that_is_broken_off_does_not_end_the_check_of_another() -> None:
     counted = Counted()
     counted.free.clear()
-    check = CachedCheck(counted, "slow")
+    check = CachedCheck(counted, "slow", answer_seconds=0.1)
     one, other = asyncio.create_task(check()), asyncio.create_task(check())
     await asyncio.sleep(0)
     one.cancel()

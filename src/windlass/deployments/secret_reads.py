@@ -35,10 +35,6 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 4.0
 """Seconds between two tries, where a provider does not answer. Each pause is twice as long as the one before."""
-AT_ONCE = 32
-"""Secrets that this process reads with one credential at the same time. Each read has a thread."""
-UNUSED = 3600.0
-"""Seconds after which the manager of a credential that nothing uses any more is closed."""
 THREAD = "windlass-secrets"
 
 logger = log.logger(__name__)
@@ -56,11 +52,14 @@ class Answer:
 class Connections:
     """Keeps the manager of each credential, with what proves to its provider who the server is. Keeps no value.
 
-    `connect` returns the manager of a credential. It blocks, and raises SecretError.
+    `connect` returns the manager of a credential. It blocks, and raises SecretError. With one credential `at_once`
+    secrets are read at the same time, each in a thread. A manager that nothing uses is closed after `unused` seconds.
     """
 
-    def __init__(self, connect: Connect) -> None:
+    def __init__(self, connect: Connect, *, at_once: int = 32, unused: float = 3600.0) -> None:
         self._connect = connect
+        self._at_once = at_once
+        self._unused = unused
         self._kept: dict[UUID, Connection] = {}
 
     def of(self, credential: CredentialRow) -> Connection:
@@ -68,12 +67,14 @@ class Connections:
         found = self._kept.get(credential.id)
         if found is None or found.version != credential.updated_at:
             self._retire(credential.id)
-            found = self._kept[credential.id] = Connection(credential, partial(self._connect, credential))
+            found = self._kept[credential.id] = Connection(
+                credential, partial(self._connect, credential), self._at_once
+            )
         found.used_at = time.monotonic()
         return found
 
     def close_unused(self) -> None:
-        before = time.monotonic() - UNUSED
+        before = time.monotonic() - self._unused
         for credential in [credential for credential, one in self._kept.items() if one.used_at < before]:
             self._retire(credential)
 
@@ -89,14 +90,14 @@ class Connections:
 class Connection:
     """Reads secrets with one credential. Its manager is made by the first read."""
 
-    def __init__(self, credential: CredentialRow, connect: Callable[[], Manager]) -> None:
+    def __init__(self, credential: CredentialRow, connect: Callable[[], Manager], at_once: int) -> None:
         self.version = credential.updated_at
         self.used_at = 0.0
         self._provider = credential.provider
         self._connect = connect
         self._manager: Manager | None = None
         self._making = threading.Lock()
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._turns = asyncio.Semaphore(at_once)
         self._reads = 0
         self._retired = False
 

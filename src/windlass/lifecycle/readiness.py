@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 Check = Callable[[], Awaitable[str | None]]
 """Returns what is at fault and what to do, None if nothing is."""
 
-PASSED_FOR, FAILED_FOR = 5.0, 1.0
-"""Seconds for which a result counts. After a fault is mended, the next result follows soon."""
-ANSWER_SECONDS = 6.0
-"""The longest wait for a check. It continues, and a later call gets its result."""
+FAILED_FOR = 1.0
+"""Seconds for which a fault counts. After it is mended, the next result follows soon."""
 SIZE = 1 << 16
 """Bytes that are written into each folder."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -34,10 +32,14 @@ logger = log.logger(__name__)
 class CachedCheck:
     """Runs a check that costs something. Calls at the same time share one run, and its result counts for seconds."""
 
-    def __init__(self, check: Check, slow: str) -> None:
-        """`slow` is the fault of a check that takes longer than ANSWER_SECONDS."""
+    def __init__(self, check: Check, slow: str, *, passed_for: float = 5.0, answer_seconds: float = 6.0) -> None:
+        """`slow` is the fault of a check that takes longer than `answer_seconds`. The check continues, and a later call
+        gets its result. One that finds no fault counts for `passed_for` seconds.
+        """
         self._check = check
         self._slow = slow
+        self._passed_for = passed_for
+        self._answer_seconds = answer_seconds
         self._run: asyncio.Task[str | None] | None = None
         self._valid_until = -math.inf
 
@@ -45,7 +47,7 @@ class CachedCheck:
         if self._run is None or (self._run.done() and time.monotonic() >= self._valid_until):
             self._run = asyncio.create_task(self._checked())
         if not self._run.done():
-            await asyncio.wait({self._run}, timeout=ANSWER_SECONDS)
+            await asyncio.wait({self._run}, timeout=self._answer_seconds)
         return self._run.result() if self._run.done() else self._slow
 
     async def stop(self) -> None:
@@ -54,7 +56,7 @@ class CachedCheck:
 
     async def _checked(self) -> str | None:
         fault = await self._check()
-        self._valid_until = time.monotonic() + (PASSED_FOR if fault is None else FAILED_FOR)
+        self._valid_until = time.monotonic() + (self._passed_for if fault is None else FAILED_FOR)
         return fault
 
 
