@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 from importlib import resources
 
 import pytest
@@ -12,6 +13,13 @@ from windlass.store.migrate import CONTRACTION, known_functions, known_migration
 
 FIRST_RELEASE = 3
 """The newest migration of those that were made before the first release. They may do anything."""
+LANDED = {
+    4: "950bbde9ba2a776b",
+    5: "0da14aea884a25e8",
+    6: "f1934cb795f42ce0",
+    7: "5ebe6fde364c448c",
+}
+"""The digests of later migrations, by number. Servers that follow main have applied them, before any release."""
 NARROWING = {
     r"DROP (?!NOT NULL\b)": "removes something",
     r"RENAME\b": "renames something",
@@ -104,6 +112,13 @@ def test_released_migrations_do_not_change() -> None:
     folder = resources.files("windlass.store").joinpath("migrations")
     for name, sql in files_of(newest_release(), "migrations").items():
         assert folder.joinpath(name).read_text("utf-8") == sql, f"{name} is released: add another migration"
+
+
+@pytest.mark.unit
+def test_migrations_that_servers_of_main_have_applied_do_not_change() -> None:
+    found = {number: sha256(sql.encode()).hexdigest()[:16] for number, sql in known_migrations().items()}
+    later = {number: digest for number, digest in found.items() if number > FIRST_RELEASE}
+    assert later == LANDED, "add another migration; write down the digest of a new one"
 
 
 def test_changed_functions_have_a_new_migration() -> None:
