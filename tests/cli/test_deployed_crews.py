@@ -112,7 +112,7 @@ def test_the_life_of_a_deployment(windlass: Command, folder: Path) -> None:
 
     paused = windlass("deployments", "pause", "tea")
     assert "windlass deployments resume tea" in paused.err
-    assert windlass("deployments", "list", "--state", "paused").out.splitlines()[1].split()[:2] == ["tea", "paused"]
+    assert "\ntea " in windlass("deployments", "list", "--state", "paused").out
     waiting = windlass("kickoff", "--deployment", "tea", "-i", "leaf=red").out.strip()
     refused = windlass("deployments", "remove", "tea", "--yes")
     assert (refused.code, "409" in refused.err) == (3, True), "a kickoff is open"
@@ -205,13 +205,8 @@ def test_variables_take_their_values_from_a_secret_manager(windlass: Command, fo
         assert (wrong.code, "takes no --role" in wrong.err) == (2, True)
         added = windlass("credentials", "add", "vault", "team", "--method", "token", *at, typed=f"{SECRET}\n")
         assert (added.code, "at deploy" in added.err) == (0, True), added
-        assert windlass("credentials", "list").out.splitlines()[1].split()[:5] == [
-            "team",
-            "vault",
-            "token",
-            "at",
-            "deploy",
-        ]
+        listed = [line.split()[:5] for line in windlass("credentials", "list").out.splitlines()]
+        assert ["team", "vault", "token", "at", "deploy"] in listed
         shown = windlass("credentials", "show", "team").out
         assert vault.address in shown
         assert SECRET not in shown
@@ -261,7 +256,7 @@ def test_variables_that_the_first_build_needs(windlass: Command, folder: Path) -
     assert failed.code == 1
     assert "error: coffee: the build failed: KeyError: 'BEAN'" in failed.err
     assert failed.err.endswith("or remove coffee: windlass deployments remove coffee\n")
-    assert windlass("deployments", "list", "--state", "failed").out.splitlines()[1].startswith("coffee ")
+    assert "\ncoffee " in windlass("deployments", "list", "--state", "failed").out
     assert "KeyError" in windlass("deployments", "logs", "coffee").out
     unbuilt = windlass("kickoff", "--deployment", "coffee", "-i", "leaf=green")
     assert (unbuilt.code, "A crew can be used once it has a version." in unbuilt.err) == (3, True)
@@ -358,3 +353,4 @@ def test_the_members_of_a_deployment_and_who_uses_a_credential(windlass: Command
     assert (changed["roles"], changed["deployments"]) == (["developer"], [])
     assert windlass("credentials", "change", "shop", "--roles", "").code == 0
     assert "Used by     owners of the server\n" in windlass("credentials", "show", "shop").out
+    assert windlass("credentials", "remove", "shop").code == 0
