@@ -257,7 +257,9 @@ def test_a_full_disk_is_called_a_full_disk(place: Path, megabytes: int) -> None:
 @NEEDS_MOUNT
 def test_a_database_on_a_disk_that_is_full_at_the_start_says_so(place: Path, idle_homes: list[Path]) -> None:
     home = idle_homes[0]  # no other test has used it: nothing in it is removed at the start, which would make room
-    said = on_a_disk_of(100, place, f"cp -a {home}/. {place} || exit 1; dd if=/dev/zero of={place}/fill bs=64k status=none;")
+    said = on_a_disk_of(
+        100, place, f"cp -a {home}/. {place} || exit 1; dd if=/dev/zero of={place}/fill bs=64k status=none;"
+    )
     assert "No space left on device" in said
     assert "free some space" in said
 
