@@ -127,6 +127,8 @@ async def test_a_hostile_upload_fails_its_build_alone(server: Server, files: dic
     async with responsive():
         build = await server.build(files)
     assert (build.state, bool(re.search(words, f"{build.error} {build.hint}"))) == ("failed", True), build.error
+    good = await server.build()
+    assert good.state == "ready", good.error
 
 
 @pytest.mark.timeout(900)  # a minute or two on a machine with nothing else to do

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -112,7 +113,7 @@ def test_the_life_of_a_deployment(windlass: Command, folder: Path) -> None:
 
     paused = windlass("deployments", "pause", "tea")
     assert "windlass deployments resume tea" in paused.err
-    assert "\ntea " in windlass("deployments", "list", "--state", "paused").out
+    assert re.search("^tea +paused", windlass("deployments", "list", "--state", "paused").out, re.MULTILINE)
     waiting = windlass("kickoff", "--deployment", "tea", "-i", "leaf=red").out.strip()
     refused = windlass("deployments", "remove", "tea", "--yes")
     assert (refused.code, "409" in refused.err) == (3, True), "a kickoff is open"
