@@ -91,10 +91,10 @@ def account(request: pytest.FixtureRequest) -> Account | None:
 
 
 @pytest.fixture
-async def server(emptied_url: str, open_folder: Path) -> AsyncIterator[Server]:
+async def server(emptied_url: str, open_folder: Path, account: Account | None) -> AsyncIterator[Server]:
     async with AsyncExitStack() as stack:
         server = await Server.start(emptied_url, open_folder, stack)
-        server.reader = BoundedReader(CREW if os.geteuid() == 0 else None)
+        server.reader = BoundedReader(account)
         server.use(open_folder / "machine")
         yield server
 

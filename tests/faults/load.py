@@ -13,7 +13,7 @@ import httpx
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-PAUSE = 0.2
+PAUSE = 0.05
 """Seconds between two requests of one client."""
 ENDED = {"SUCCESS", "FAILED"}
 
