@@ -15,7 +15,7 @@ from windlass.kickoffs.events import stored_event
 from windlass.kickoffs.outcome import Ended, TokenUsage, decide, words_for
 from windlass.kickoffs.tasks import TaskRecords
 from windlass.runner.incoming import Incoming, utf8_size
-from windlass_child.protocol.frames import LARGEST_FRAME, BadMessage, Frames, decode, encode
+from windlass_child.protocol.frames import HEADER, LARGEST_FRAME, BadMessage, Frames, encode
 from windlass_child.protocol.messages import (
     FROM_CHILD,
     TYPES,
@@ -156,6 +156,11 @@ def given_to_the_worker(message: Message) -> None:
 def through(*chunks: bytes) -> list[Message]:
     frames = Frames()
     return [message for chunk in chunks for message in frames.feed(chunk)]
+
+
+def decode(body: bytes) -> Message:
+    (message,) = through(HEADER.pack(len(body)) + body)
+    return message
 
 
 @given(ANY_JSON, st.text())

@@ -21,9 +21,10 @@ from windlass.embedded_postgres.backup_file import BackupError
 from windlass.embedded_postgres.data_folder import DATABASE, PORT, USER
 from windlass.embedded_postgres.errors import unusable
 from windlass.embedded_postgres.home import Paths, make_home
+from windlass.embedded_postgres.keeper import ENVIRONMENT
 from windlass.embedded_postgres.locks import FolderLock, take_database_lock
 from windlass.embedded_postgres.postgres import EmbeddedPostgres
-from windlass.embedded_postgres.programs import ENVIRONMENT, psql
+from windlass.embedded_postgres.programs import psql
 from windlass.files import sync_folder
 
 if TYPE_CHECKING:

