@@ -1,7 +1,8 @@
-"""Replaces names of crewai and of Python. Each name is listed in NAMES, with the promises that need it.
+"""Replaces names of crewai and of Python. Each name is listed in NAMES.
 
-docs/development/crewai.md has the same list, with the tests. No other module sets a name of another package. If crewai
-can't run a crew with these replacements, all are undone and no further one is made (`give_up`).
+docs/development/crewai.md has the same list, with the promises that need each name, and its test. No other module sets
+a name of another package. If crewai can't run a crew with these replacements, all are undone and no further one is made
+(`give_up`).
 """
 
 # See docs/decisions/child.md#each-replaced-name-of-crewai-is-in-one-list
@@ -12,91 +13,64 @@ import contextlib
 import functools
 import inspect
 import pkgutil
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-STOP, BUDGET, JOURNAL, EVENTS, STORAGE = "stop", "budget", "journal", "events", "storage"
-HUMAN, LOAD, REDACTION, TELEMETRY, WARNINGS, MEMORY = (
-    "human answers",
-    "no run at load",
-    "redaction",
-    "telemetry",
-    "warnings",
-    "memory",
-)
-PROMISES = (STOP, BUDGET, JOURNAL, EVENTS, STORAGE, HUMAN, LOAD, REDACTION, TELEMETRY, WARNINGS, MEMORY)
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """`capability` is the one of `crewai.capabilities` that the replacement belongs to, "" for none.
-
-    A replacement that `stays` is not undone by `give_up`: no release of crewai can break it, or crews would share files
-    without it.
-    """
-
-    promises: tuple[str, ...]
-    capability: str = ""
-    stays: bool = False
-
+UNDONE, STAYS = False, True
+"""Whether `give_up` undoes a replacement. One stays that no release of crewai can break, or without which crews would
+share files.
+"""
 
 NAMES = {
-    "crewai:Task._execute_core": Name((JOURNAL, STOP, EVENTS), "task_journal"),
-    "crewai:Task._aexecute_core": Name((JOURNAL, STOP), "task_journal"),
-    "crewai.tasks.conditional_task:ConditionalTask.should_execute": Name((JOURNAL,), "task_journal"),
-    "crewai:Crew.kickoff": Name((JOURNAL,), "task_journal"),
-    "crewai:Crew.akickoff": Name((JOURNAL,), "task_journal"),
-    "crewai:Crew._execute_tasks": Name((JOURNAL,), "task_journal"),
-    "crewai:Crew._aexecute_tasks": Name((JOURNAL,), "task_journal"),
-    "crewai.flow.flow:Flow._execute_method": Name((JOURNAL, EVENTS, STOP), "flow_journal"),
-    "threading:Thread.start": Name((JOURNAL,), stays=True),
-    "concurrent.futures:ThreadPoolExecutor.submit": Name((JOURNAL,), stays=True),
-    "crewai:BaseLLM.__init__": Name((STOP, BUDGET), "token_usage"),
-    "crewai:BaseLLM.call": Name((STOP, BUDGET), "token_usage"),
-    "crewai:BaseLLM.acall": Name((STOP, BUDGET), "token_usage"),
-    "crewai:BaseLLM._track_token_usage_internal": Name((BUDGET,), "token_usage"),
-    "crewai.utilities.token_counter_callback:TokenCalcHandler.log_success_event": Name((BUDGET,), "token_usage"),
-    "crewai.events.stream_context:_stream_sinks": Name((EVENTS,), "events"),
-    "crewai.events.event_bus:crewai_event_bus.emit": Name((EVENTS,), "events"),
-    "crewai.hooks.dispatch:_emit_telemetry": Name((EVENTS,), "hooks"),
-    "crewai.flow.flow_config:flow_config.hitl_provider": Name((HUMAN,), "human_input"),
-    "crewai.flow.flow_config:flow_config.input_provider": Name((HUMAN,), "human_input"),
-    "crewai.core.providers.human_input:_provider": Name((HUMAN,), "human_input"),
-    "crewai.agents.agent_executor:AgentExecutor.invoke": Name((HUMAN,), "human_input"),
-    "crewai.agents.agent_executor:AgentExecutor.invoke_async": Name((HUMAN,), "human_input"),
-    "crewai.agents.agent_builder.base_agent_executor_mixin:CrewAgentExecutorMixin._ask_human_input": Name((HUMAN,)),
-    "crewai:Agent._execute_with_timeout": Name((HUMAN,)),
-    "crewai:Agent._aexecute_with_timeout": Name((HUMAN,)),
-    "crewai.flow.flow:Flow._collapse_to_outcome": Name((HUMAN,)),
-    "builtins:input": Name((HUMAN,), stays=True),
-    "crewai:Crew.*": Name((LOAD,), "import_guard"),
-    "crewai.flow.flow:Flow.*": Name((LOAD,), "import_guard"),
-    "crewai:Agent.*": Name((LOAD,), "import_guard"),
-    "crewai.lite_agent:LiteAgent.*": Name((LOAD,), "import_guard"),
-    "crewai.rag.chromadb.constants:DEFAULT_STORAGE_PATH": Name((STORAGE,), "storage_folder", stays=True),
-    "crewai.rag.chromadb.config:DEFAULT_STORAGE_PATH": Name((STORAGE,), "storage_folder", stays=True),
-    "crewai.rag.qdrant.constants:DEFAULT_STORAGE_PATH": Name((STORAGE,), "storage_folder", stays=True),
-    "crewai.rag.qdrant.config:DEFAULT_STORAGE_PATH": Name((STORAGE,), "storage_folder", stays=True),
-    "crewai.memory.storage.kickoff_task_outputs_storage:KickoffTaskOutputsSQLiteStorage.__init__.__defaults__": Name(
-        (STORAGE,), "storage_folder", stays=True
-    ),
-    "crewai.memory.storage.ltm_sqlite_storage:LTMSQLiteStorage.__init__.__defaults__": Name(
-        (STORAGE,), "storage_folder", stays=True
-    ),
-    "crewai.events.utils.console_formatter:ConsoleFormatter.print_panel": Name((REDACTION,), "events"),
-    "crewai.telemetry.telemetry:Telemetry.__init__": Name((TELEMETRY,), "telemetry_switch", stays=True),
-    "crewai.events.listeners.tracing.utils:is_first_execution": Name((TELEMETRY,), stays=True),
-    "crewai.events.listeners.tracing.trace_batch_manager:TraceBatchManager._initialize_backend_batch": Name(
-        (TELEMETRY,), stays=True
-    ),
-    "crewai.utilities.logger:Logger.log": Name((WARNINGS,)),
-    "logging:basicConfig": Name((WARNINGS,), stays=True),
-    "logging:lastResort": Name((WARNINGS,), stays=True),
-    "inspect:_signature_fromstr": Name((MEMORY,), stays=True),
+    "crewai:Task._execute_core": UNDONE,
+    "crewai:Task._aexecute_core": UNDONE,
+    "crewai.tasks.conditional_task:ConditionalTask.should_execute": UNDONE,
+    "crewai:Crew.kickoff": UNDONE,
+    "crewai:Crew.akickoff": UNDONE,
+    "crewai:Crew._execute_tasks": UNDONE,
+    "crewai:Crew._aexecute_tasks": UNDONE,
+    "crewai.flow.flow:Flow._execute_method": UNDONE,
+    "threading:Thread.start": STAYS,
+    "concurrent.futures:ThreadPoolExecutor.submit": STAYS,
+    "crewai:BaseLLM.__init__": UNDONE,
+    "crewai:BaseLLM.call": UNDONE,
+    "crewai:BaseLLM.acall": UNDONE,
+    "crewai:BaseLLM._track_token_usage_internal": UNDONE,
+    "crewai.utilities.token_counter_callback:TokenCalcHandler.log_success_event": UNDONE,
+    "crewai.events.stream_context:_stream_sinks": UNDONE,
+    "crewai.events.event_bus:crewai_event_bus.emit": UNDONE,
+    "crewai.hooks.dispatch:_emit_telemetry": UNDONE,
+    "crewai.flow.flow_config:flow_config.hitl_provider": UNDONE,
+    "crewai.flow.flow_config:flow_config.input_provider": UNDONE,
+    "crewai.core.providers.human_input:_provider": UNDONE,
+    "crewai.agents.agent_executor:AgentExecutor.invoke": UNDONE,
+    "crewai.agents.agent_executor:AgentExecutor.invoke_async": UNDONE,
+    "crewai.agents.agent_builder.base_agent_executor_mixin:CrewAgentExecutorMixin._ask_human_input": UNDONE,
+    "crewai:Agent._execute_with_timeout": UNDONE,
+    "crewai:Agent._aexecute_with_timeout": UNDONE,
+    "crewai.flow.flow:Flow._collapse_to_outcome": UNDONE,
+    "builtins:input": STAYS,
+    "crewai:Crew.*": UNDONE,
+    "crewai.flow.flow:Flow.*": UNDONE,
+    "crewai:Agent.*": UNDONE,
+    "crewai.lite_agent:LiteAgent.*": UNDONE,
+    "crewai.rag.chromadb.constants:DEFAULT_STORAGE_PATH": STAYS,
+    "crewai.rag.chromadb.config:DEFAULT_STORAGE_PATH": STAYS,
+    "crewai.rag.qdrant.constants:DEFAULT_STORAGE_PATH": STAYS,
+    "crewai.rag.qdrant.config:DEFAULT_STORAGE_PATH": STAYS,
+    "crewai.memory.storage.kickoff_task_outputs_storage:KickoffTaskOutputsSQLiteStorage.__init__.__defaults__": STAYS,
+    "crewai.memory.storage.ltm_sqlite_storage:LTMSQLiteStorage.__init__.__defaults__": STAYS,
+    "crewai.events.utils.console_formatter:ConsoleFormatter.print_panel": UNDONE,
+    "crewai.telemetry.telemetry:Telemetry.__init__": STAYS,
+    "crewai.events.listeners.tracing.utils:is_first_execution": STAYS,
+    "crewai.events.listeners.tracing.trace_batch_manager:TraceBatchManager._initialize_backend_batch": STAYS,
+    "crewai.utilities.logger:Logger.log": UNDONE,
+    "logging:basicConfig": STAYS,
+    "logging:lastResort": STAYS,
+    "inspect:_signature_fromstr": STAYS,
 }
 """The names that are replaced, as "module:attribute". A star stands for each public method that starts a run. A method
 of BaseLLM is replaced in its subclasses too. Older releases of crewai have some of them in other modules.
@@ -115,7 +89,7 @@ class Given:
 def give_up(why: str) -> None:
     """Undoes all replacements except those that stay, and prevents later ones."""
     Given.up = why
-    undo(*(key for key, name in NAMES.items() if not name.stays))
+    undo(*(key for key, end in NAMES.items() if end is UNDONE))
 
 
 def undo(*keys: str) -> None:
@@ -126,7 +100,7 @@ def undo(*keys: str) -> None:
 
 
 def is_off(key: str) -> bool:
-    return bool(Given.up) and not NAMES[key].stays
+    return bool(Given.up) and NAMES[key] is UNDONE
 
 
 def replace_name(key: str, make: Callable[[Any], Any], owner: Any = None) -> None:
@@ -139,7 +113,7 @@ def replace_name(key: str, make: Callable[[Any], Any], owner: Any = None) -> Non
     owner, name = place_of(key, owner)
     before = own(owner, name)
     put(owner, name, make(getattr(owner, name)))
-    if not NAMES[key].stays:
+    if NAMES[key] is UNDONE:
         Given.undo.append((key, partial(put, owner, name, before)))
 
 

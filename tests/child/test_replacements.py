@@ -11,7 +11,6 @@ from projects_for_tests.crews import crew_project, flow_project, one_task
 from projects_for_tests.making import Heard, running_bench
 from projects_for_tests.recording import RecordingInterpreter
 from windlass.kickoffs.states import State
-from windlass_child import replacements
 from windlass_child.protocol.messages import Warned
 from windlass_child.replacements import NAMES, Given, give_up, replace_name, replaced, undo
 
@@ -80,10 +79,6 @@ def test_all_are_given_up_except_those_that_stay() -> None:
     with replaced(KEY, louder, Task), replaced(STAYS, louder, Task):
         assert Task()._execute_core() == "plain"
         assert Task().start() == "started!"
-
-
-def test_each_name_has_a_known_promise() -> None:
-    assert {promise for name in NAMES.values() for promise in name.promises} == set(replacements.PROMISES)
 
 
 BREAKS = """

@@ -18,7 +18,6 @@ from projects_for_tests.offline import OfflineModel
 from windlass.offline_model.app import model_environment
 from windlass_child.crewai.adapter import QUIET
 from windlass_child.protocol.messages import Event, Failed, Project, Succeeded
-from windlass_child.replacements import HUMAN
 
 if TYPE_CHECKING:
     from projects_for_tests.driver import DrivenChild
@@ -28,7 +27,11 @@ DEADLINE = 300.0
 PYTHONS = {"newest": Path(sys.executable)} | {one.name: one.python for one in chosen()}
 
 INTENDED = {
-    "human_input": (HUMAN, "EOFError: EOF when reading a line", "Approve the result of the task a, or describe")
+    "human_input": (
+        "human answers",
+        "EOFError: EOF when reading a line",
+        "Approve the result of the task a, or describe",
+    )
 }
 """For each case that differs: the promise, the error in plain crewai, the beginning of the question."""
 
