@@ -136,7 +136,7 @@ async def _page(
         user=user,
         roles=ROLES,
         tokens=[token_item(row) for row in rows],
-        open_kickoffs=await control.deletions.open_kickoffs(user.id),
+        open_kickoffs=await control.deletions.store.open_kickoffs(user.id),
         link=address,
         minutes=int(LINK_VALID.total_seconds() / 60),
         error=error,

@@ -161,38 +161,31 @@ class Deletions:
     """Deletes kickoffs that have ended, in bounded transactions. An interrupted deletion can be repeated."""
 
     def __init__(self, store: RetentionStore) -> None:
-        self._store = store
+        self.store = store
 
     async def delete(self, kickoffs: Sequence[UUID], by: Actor) -> int:
-        """Returns the number of deleted kickoffs. Deletes the rows of the kickoffs themselves last, with an entry of
-        the audit log for each.
+        """Returns the number of deleted kickoffs. Deletes the row of a kickoff itself last, with an entry of the audit
+        log.
         """
-        for table in LARGE:
-            await drop_all(self._store, table, kickoffs, PAUSE)
-        deleted = await self._store.delete_kickoffs(kickoffs, by)
-        for kickoff in deleted:
-            logger.event("kickoff.deleted", kickoff_id=kickoff)
-        return len(deleted)
+        count = 0
+        for start in range(0, len(kickoffs), self.store.at_once):
+            some = kickoffs[start : start + self.store.at_once]
+            for table in LARGE:
+                await drop_all(self.store, table, some, PAUSE)
+            deleted = await self.store.delete_kickoffs(some, by)
+            for kickoff in deleted:
+                logger.event("kickoff.deleted", kickoff_id=kickoff)
+            count += len(deleted)
+            await asyncio.sleep(PAUSE)
+        return count
 
     async def delete_all_of(self, user: UUID) -> int:
         """Deletes the ended kickoffs of the user, on every deployment. Returns their number."""
         deleted, after = 0, FIRST
-        while (page := await self._store.kickoffs_of(user, after)).last:
-            for start in range(0, len(page.ended), self._store.at_once):
-                deleted += await self.delete(page.ended[start : start + self._store.at_once], REMOVAL)
-                await asyncio.sleep(PAUSE)
+        while (page := await self.store.kickoffs_of(user, after)).last:
+            deleted += await self.delete(page.ended, REMOVAL)
             after = page.last
         return deleted
-
-    async def open_kickoffs(self, user: UUID) -> int:
-        return await self._store.open_kickoffs(user)
-
-    async def note(self, change: Change) -> None:
-        await self._store.note(change)
-
-    async def delete_user(self, user: UUID) -> None:
-        await self._store.delete_user(user)
-        logger.event("user.deleted", user_id=user)
 
 
 class UserDeletion:
@@ -211,9 +204,6 @@ class UserDeletion:
         """Raises NoSuchUser."""
         return await self._tokens.user(name)
 
-    async def open_kickoffs(self, name: str) -> int:
-        return await self._deletions.open_kickoffs((await self.find(name)).id)
-
     async def delete(self, name: str, *, stop: bool, data_only: bool, by: Actor = COMMAND_LINE) -> int:
         """Returns the number of deleted kickoffs. With `data_only`, keeps the user and the tokens.
 
@@ -222,19 +212,20 @@ class UserDeletion:
         not end in time.
         """
         user = await self._tokens.user(name)
-        if not stop and (count := await self._deletions.open_kickoffs(user.id)):
+        if not stop and (count := await self._deletions.store.open_kickoffs(user.id)):
             raise _still_open(user, count, "Stop them first, or give --stop.")
         if not data_only:
             # No new kickoff of the user is accepted from here on.
             await self._tokens.disable_user(name, by=by)
             await asyncio.sleep(KNOWN_WITHIN)
         if by.kind != "server":
-            await self._deletions.note(Change(by, "user.delete_kickoffs" if data_only else "user.remove", name))
+            await self._deletions.store.note(Change(by, "user.delete_kickoffs" if data_only else "user.remove", name))
         if stop:
             await self._stop(user)
         deleted = await self._deletions.delete_all_of(user.id)
         if not data_only:
-            await self._deletions.delete_user(user.id)
+            await self._deletions.store.delete_user(user.id)
+            logger.event("user.deleted", user_id=user.id)
         return deleted
 
     async def _stop(self, user: UserRow) -> None:
@@ -242,7 +233,7 @@ class UserDeletion:
             await self._stops.stop_all(StopFilter(row["id"], owner=user.id), REMOVAL)
         clock = asyncio.get_running_loop()
         deadline = clock.time() + self._patience
-        while count := await self._deletions.open_kickoffs(user.id):
+        while count := await self._deletions.store.open_kickoffs(user.id):
             if clock.time() > deadline:
                 raise _still_open(
                     user, count, "They are being stopped. After a worker has ended them, repeat the command."

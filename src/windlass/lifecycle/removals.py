@@ -10,7 +10,7 @@ from uuid import UUID
 
 from windlass import log
 from windlass.access.tokens import NoSuchUser
-from windlass.lifecycle.deletion import BETWEEN_LOOKS, KNOWN_WITHIN, PAUSE, Deletions, KickoffsStillOpen
+from windlass.lifecycle.deletion import BETWEEN_LOOKS, KNOWN_WITHIN, Deletions, KickoffsStillOpen
 from windlass.store.audit import REMOVAL
 from windlass.store.ending import StopFilter
 
@@ -45,9 +45,7 @@ class Removals:
         await asyncio.sleep(KNOWN_WITHIN)  # every server refuses new kickoffs from here on
         await self._stop(removed)
         while (found := await self._retention.ended(removed, 0)).kickoffs:
-            for start in range(0, len(found.kickoffs), self._retention.at_once):
-                await self._deletions.delete(found.kickoffs[start : start + self._retention.at_once], REMOVAL)
-                await asyncio.sleep(PAUSE)
+            await self._deletions.delete(found.kickoffs, REMOVAL)
         await self._managing.delete_rows(removed)
         logger.event("deployment.deleted", deployment_id=deployment)
 

@@ -236,7 +236,7 @@ def id_of(text: str) -> UUID:
 async def end_user(control: Control, name: str, by: Actor, *, stop: bool) -> None:
     """Removes a user. Raises NoSuchUser, LastOwner, and KickoffsStillOpen without `stop`."""
     user = await control.tokens.user(name)
-    if not stop and (count := await control.deletions.open_kickoffs(user.id)):
+    if not stop and (count := await control.deletions.store.open_kickoffs(user.id)):
         raise KickoffsStillOpen(f"{count} kickoffs of the user have not ended.", "Send the request with ?stop=true.")
     await control.tokens.remove_user(name, by=by)
 
