@@ -194,7 +194,7 @@ async def _warnings(store: ExecutionStore, execution: Execution) -> list[dict[st
 async def _timeline(visit: Visit, execution: Execution) -> dict[str, Any]:
     store = _store(visit)
     timeline = await timelines.of(store, execution)
-    attempts = await visit.dashboard.crew_api.statuses.attempts(execution.id)
+    attempts = await visit.dashboard.crew_api.statuses.reads.attempts(execution.id)
     roots = timeline.roots or spans_of_tasks(await store.tasks(execution.id), execution.attempt)
     known = attempts_or_one(attempts, list(timeline.spans()) or roots)
     unended = {State.CANCELLED: "stopped", State.SUCCESS: "done"}.get(execution.state, "failed")
@@ -248,7 +248,7 @@ async def _log(visit: Visit, execution: Execution) -> dict[str, Any]:
 
 
 async def _attempts(visit: Visit, execution: Execution) -> dict[str, Any]:
-    return {"attempts": list(reversed(await visit.dashboard.crew_api.statuses.attempts(execution.id)))}
+    return {"attempts": list(reversed(await visit.dashboard.crew_api.statuses.reads.attempts(execution.id)))}
 
 
 async def _webhooks(visit: Visit, execution: Execution) -> dict[str, Any]:

@@ -20,11 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from uuid import UUID
 
-    from windlass.kickoffs.states import Attempt
     from windlass.kickoffs.waiting import Facts, Waiting
-    from windlass.store.kickoff_list import KickoffFilter, KickoffPage
     from windlass.store.listener import Listener
-    from windlass.store.reading import EventRow, KickoffDetails, KickoffReads, KickoffStatus, Pieces
+    from windlass.store.reading import EventRow, KickoffReads, KickoffStatus, Pieces
 
 LANES = 2
 MOST_TOGETHER = 64
@@ -39,7 +37,7 @@ class Statuses:
     """Reads the statuses of kickoffs, and waits for the end of kickoffs. Simultaneous requests share one statement."""
 
     def __init__(self, store: KickoffReads, listener: Listener) -> None:
-        self._store = store
+        self.reads = store
         self._batches: Batcher[UUID, KickoffStatus | None] = Batcher(
             self._look_up, fatal=DatabaseUnavailable, largest=MOST_TOGETHER, lanes=LANES
         )
@@ -59,7 +57,7 @@ class Statuses:
     @asynccontextmanager
     async def large_members(self, kickoff: UUID) -> AsyncIterator[Pieces]:
         """Reads the members of a large status. Waits while LARGE_READS other large statuses are being read."""
-        async with self._large_reads, self._store.large_members(kickoff) as pieces:
+        async with self._large_reads, self.reads.large_members(kickoff) as pieces:
             yield pieces
 
     async def waiting(self, kickoff: UUID, asker: UUID | None) -> Waiting | None:
@@ -70,23 +68,12 @@ class Statuses:
         facts = await self._facts.ask(kickoff)
         return waiting(facts.visible_to(asker)) if facts else None
 
-    async def details(self, kickoff: UUID) -> KickoffDetails | None:
-        return await self._store.details(kickoff)
-
-    async def attempts(self, kickoff: UUID) -> list[Attempt]:
-        """Returns the newest 100 attempts, oldest first."""
-        return await self._store.attempts(kickoff)
-
-    async def listed(self, wanted: KickoffFilter, limit: int) -> KickoffPage:
-        """Returns the newest kickoffs that match, at most `limit`."""
-        return await self._store.listed(wanted, limit=limit)
-
     async def events(self, kickoff: UUID, after: int, limit: int, *, asker: UUID | None) -> list[EventRow]:
         """Returns the next events as the user `asker` may see them; None is the organization. Only the organization
         sees tracebacks and the names of secrets.
         """
         hidden = () if asker is None else HIDDEN_FROM_USERS
-        return await self._store.events(kickoff, after=after, limit=limit, hidden=hidden)
+        return await self.reads.events(kickoff, after=after, limit=limit, hidden=hidden)
 
     async def get_ended(
         self,
@@ -114,11 +101,11 @@ class Statuses:
                     return await self.get(kickoff)
 
     async def _look_up_facts(self, kickoffs: list[UUID]) -> Sequence[Facts | None]:
-        found = await self._store.facts_of_waiting(kickoffs)
+        found = await self.reads.facts_of_waiting(kickoffs)
         return [found.get(kickoff) for kickoff in kickoffs]
 
     async def _look_up(self, kickoffs: list[UUID]) -> Sequence[KickoffStatus | None]:
-        found = await self._store.statuses(kickoffs)
+        found = await self.reads.statuses(kickoffs)
         return [found.get(kickoff) for kickoff in kickoffs]
 
 

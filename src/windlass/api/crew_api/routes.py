@@ -257,7 +257,7 @@ class CrewApi:
         manifest = await self._manifest(kickoff, call.crew)
         waiting = await self._waiting(kickoff, call.token)
         profile = call.token.profile or call.crew.profile
-        details = await self.statuses.details(kickoff.id) if profile == "live" else None
+        details = await self.statuses.reads.details(kickoff.id) if profile == "live" else None
         parts = status_body(kickoff, manifest.tasks, waiting, details)
         return await self._status_answer(kickoff, parts, profile)
 
@@ -270,7 +270,7 @@ class CrewApi:
     )
     async def attempts(self, call: Call) -> Response:
         kickoff = await self._of(call)
-        return answer(attempts_body(kickoff.id, await self.statuses.attempts(kickoff.id), asker=call.token.asker))
+        return answer(attempts_body(kickoff.id, await self.statuses.reads.attempts(kickoff.id), asker=call.token.asker))
 
     @operation(
         "GET",
@@ -290,7 +290,7 @@ class CrewApi:
             user=query.user,
             before=query.cursor,
         )
-        return answer(kickoffs_body(await self.statuses.listed(wanted, query.limit)))
+        return answer(kickoffs_body(await self.statuses.reads.listed(wanted, limit=query.limit)))
 
     @operation(
         "GET",
