@@ -29,7 +29,6 @@ def profile_name(_: click.Context, __: click.Parameter, value: str | None) -> st
 
 def server_url(_: click.Context, __: click.Parameter, value: str) -> str:
     from windlass.client.transport import address
-    from windlass.errors import WindlassError
 
     try:
         return address(value)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    import httpx
-
     from windlass.client.protocol import Exchange
 
     Sent = Callable[[int], None]
@@ -37,9 +35,9 @@ class Control:
     that is no success.
     """
 
-    def __init__(self, server: str, token: str, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(self, server: str, token: str) -> None:
         self.address = address(server)
-        self._line = Transport(self.address, token, transport)
+        self._line = Transport(self.address, token)
 
     def __enter__(self) -> Self:
         return self

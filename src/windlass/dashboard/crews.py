@@ -144,10 +144,10 @@ async def executions_of(visit: Visit, search: str) -> list[KickoffRow]:
 
 def wanted_of(visit: Visit) -> DeploymentFilter:
     """Returns what the query selects. Ignores unknown values, as those of an older link. Raises Problem 400."""
-    search = visit.query.get("search", "").strip()[:LONGEST_SEARCH].replace("\0", "")
+    search = visit.query.get("search", "").strip()[:LONGEST_SEARCH]
     state = next((one for one in get_args(DeploymentState) if one == visit.query.get("state")), None)
     order: DeploymentOrder = next((one for one in ORDERS if one == visit.query.get("order")), "slug")
-    after = visit.query.get("after", "").replace("\0", "") or None
+    after = visit.query.get("after") or None
     if after and order.endswith("created_at") and parse_id(after) is None:
         raise bad_request("The address of this page is not complete. Go back to the list of crews.")
     return DeploymentFilter(search=search or None, state=state, order=order, after=after, sees=visit.actor.sees)
@@ -163,7 +163,7 @@ def counted(states: dict[DeploymentState, int]) -> list[tuple[DeploymentState | 
     return [(None, sum(states.values())), *((state, states.get(state, 0)) for state in order)]
 
 
-def address(chosen: dict[str, str], state: str | None, after: str = "") -> str:
+def address(chosen: dict[str, str], state: str | None) -> str:
     """Returns the path of the list with these choices. Members without a value are left out."""
-    query = urlencode({name: value for name, value in {**chosen, "state": state, "after": after}.items() if value})
+    query = urlencode({name: value for name, value in {**chosen, "state": state}.items() if value})
     return f"/ui/?{query}" if query else "/ui/"

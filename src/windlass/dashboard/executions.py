@@ -84,7 +84,7 @@ class Asked:
     @classmethod
     def by(cls, visit: Visit) -> Asked:
         def text(name: str) -> str:
-            return visit.query.get(name, "").strip()[:LONGEST_SEARCH].replace("\0", "")
+            return visit.query.get(name, "").strip()[:LONGEST_SEARCH]
 
         state, since = text("state"), text("since")
         return cls(

@@ -104,12 +104,9 @@ class Visit:
         query = self.request.url.query
         return f"{self.request.scope['place'].path}{'?' if query else ''}{query}"
 
-    def may(self, role: Role) -> bool:
-        return self.signed_in is not None and self.signed_in.role.includes(role)
-
-    def may_as(self, role: str) -> bool:
-        """Returns whether the person has the role that a template names."""
-        return self.may(Role(role))
+    def may(self, role: str) -> bool:
+        """Returns whether the person has the role, which templates give as its name."""
+        return self.signed_in is not None and self.signed_in.role.includes(Role(role))
 
     def allows(self, scope: Scope) -> bool:
         """Returns whether the person's role has the scope in the API of each crew."""

@@ -15,11 +15,9 @@ from urllib.parse import quote, unquote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from markupsafe import Markup
 
-from windlass import __version__
 from windlass.dashboard.cookies import EXACT_TIMES, THEME, THEMES, TIMES
 from windlass.dashboard.output import indented
 from windlass.dashboard.static_files import load
-from windlass.rights import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +67,6 @@ class Templates:
             "url": url,
             "static": lambda name: url(static_path(name)),
             "may": may,
-            "windlass_version": __version__,
             "NONE": NONE,
             "now": lambda: datetime.now(UTC),
             "is_exact": exact_times.get,
@@ -107,7 +104,7 @@ def known_icons() -> frozenset[str]:
 
 @pass_context
 def may(context: Context, role: str) -> bool:
-    return bool(context["visit"].may(Role(role)))
+    return bool(context["visit"].may(role))
 
 
 def theme_of(visit: Any) -> str:

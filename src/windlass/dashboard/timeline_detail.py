@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from windlass.dashboard.output import indented, parsed_or_none
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from windlass.dashboard.timeline_rows import Row
     from windlass.store.executions import ExecutionStore, LoggedEvent
-
-if TYPE_CHECKING:
-    from uuid import UUID
 
 LONGEST = 20_000
 """Characters of one text."""

@@ -1,4 +1,4 @@
-// What pages do beyond links and forms: copying, revealing, relative times, keys. Everything works without it, except copying.
+// What pages do beyond links and forms: copying, relative times, keys. Everything works without it, except copying.
 "use strict";
 document.documentElement.classList.add("js");
 
@@ -24,8 +24,8 @@ async function copyText(text) {
 }
 
 document.addEventListener("click", async (event) => {
-  const button = event.target.closest("[data-copy], [data-reveal]");
-  if (button?.dataset.copy !== undefined) {
+  const button = event.target.closest("[data-copy]");
+  if (button) {
     await copyText(button.dataset.copy);
     const word = button.querySelector("span");
     if (word && word.textContent !== "Copied") {
@@ -34,14 +34,6 @@ document.addEventListener("click", async (event) => {
       setTimeout(() => (word.textContent = before), 1500);
     }
     toast("Copied");
-  } else if (button) {
-    const target = document.getElementById(button.dataset.reveal);
-    const hidden = target.dataset.masked === undefined;
-    if (hidden) target.dataset.masked = target.textContent;
-    const shows = button.getAttribute("aria-pressed") !== "true";
-    target.textContent = shows ? target.dataset.text : target.dataset.masked;
-    button.setAttribute("aria-pressed", String(shows));
-    button.querySelector("span").textContent = shows ? "Hide" : "Show";
   }
   for (const open of document.querySelectorAll("details.menu[open]")) {
     if (!open.contains(event.target)) open.removeAttribute("open");
