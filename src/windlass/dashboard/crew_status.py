@@ -92,7 +92,7 @@ async def _page(visit: Visit, revealed: Mapping[TokenKind, Secret]) -> Response:
         facts = {
             "called": examples(base_url_of(visit, slug), slug, example_inputs(schema), crew.profile),
             "inputs": described_inputs(schema),
-            "warnings": await _warnings(visit, slug),
+            "warnings": await control.management.warnings(slug),
         }
     return await crew_page(
         visit,
@@ -108,16 +108,3 @@ async def _page(visit: Visit, revealed: Mapping[TokenKind, Secret]) -> Response:
         durations=await control.statistics.durations(row.id),
         **facts,
     )
-
-
-async def _warnings(visit: Visit, slug: str) -> list[Mapping[str, Any]]:
-    """Returns the warnings of the current version, then other ones of the newest kickoffs with the latest of them."""
-    of_version, of_kickoffs = await visit.dashboard.control.management.warnings(slug)
-    known = {one["code"] for one in of_version}
-    found: list[Mapping[str, Any]] = [{"message": one["message"], "kickoff": None, "count": 0} for one in of_version]
-    found += [
-        {"message": one.message, "kickoff": one.kickoff, "count": one.kickoffs}
-        for one in of_kickoffs
-        if one.code not in known
-    ]
-    return found

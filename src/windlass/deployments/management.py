@@ -9,7 +9,7 @@ from windlass.deployments import crews
 from windlass.deployments.settings import check_role, merged, shown_settings
 from windlass.store.audit import Change
 from windlass.store.managing import NoSuchDeployment
-from windlass.store.overview import DeploymentFilter
+from windlass.store.overview import DeploymentFilter, WarningRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from windlass.secrets.secret import Secret, TokenKind
     from windlass.store.audit import Actor
     from windlass.store.deployments import Deployment, DeploymentStore
-    from windlass.store.overview import DeploymentRow, OverviewStore, WarningRow
+    from windlass.store.overview import DeploymentRow, OverviewStore
 
 
 logger = log.logger(__name__)
@@ -63,11 +63,15 @@ class Management:
             raise NoSuchDeployment(slug)
         return found[0]
 
-    async def warnings(self, slug: str) -> tuple[Sequence[Mapping[str, str]], list[WarningRow]]:
-        """Returns the warnings of the current version, and those of the newest kickoffs."""
+    async def warnings(self, slug: str) -> list[WarningRow]:
+        """Returns the warnings of the current version, then those that only the newest kickoffs have."""
         deployment = await self.get(slug)
-        of_version = deployment.version.manifest.warnings if deployment.version else ()
-        return of_version, await self._overview.warnings(deployment.id)
+        of_kickoffs = await self._overview.warnings(deployment.id)
+        counts = {one.code: one.kickoffs for one in of_kickoffs}
+        found = deployment.version.manifest.warnings if deployment.version else ()
+        of_version = [WarningRow(one["code"], one["message"], None, counts.get(one["code"], 0)) for one in found]
+        known = {one.code for one in of_version}
+        return [*of_version, *(one for one in of_kickoffs if one.code not in known)]
 
     async def pause(self, slug: str, by: Actor) -> DeploymentRow:
         """Stops further starts of kickoffs. Of two calls at once, both succeed: the deployment is paused."""

@@ -55,13 +55,13 @@ class DeploymentRow:
 
 @dataclass(frozen=True, slots=True)
 class WarningRow:
-    """A warning of the newest kickoffs of a deployment. `kickoff` is the newest one that has it, `kickoffs` how many
-    have it.
+    """A warning of the newest kickoffs of a deployment, or of its version. `kickoff` is the newest one that has it, or
+    None for a warning of the version, and `kickoffs` how many have it.
     """
 
     code: str
     message: str
-    kickoff: UUID
+    kickoff: UUID | None
     kickoffs: int
 
 

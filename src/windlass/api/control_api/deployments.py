@@ -54,19 +54,9 @@ async def list_deployments(
 async def show_deployment(_: Viewer, control: Control, slug: Slug) -> DeploymentDetails:
     """Returns a deployment, with the load of its queue and its warnings."""
     found = deployment_answer(control, await control.management.show(slug))
-    of_version, of_kickoffs = await control.management.warnings(slug)
-    counts = {one.code: one.kickoffs for one in of_kickoffs}
     warnings = [
-        DeploymentWarning(
-            code=one["code"], message=one["message"], kickoff_id=None, kickoffs=counts.get(one["code"], 0)
-        )
-        for one in of_version
-    ]
-    known = {one.code for one in warnings}
-    warnings += [
         DeploymentWarning(code=one.code, message=one.message, kickoff_id=one.kickoff, kickoffs=one.kickoffs)
-        for one in of_kickoffs
-        if one.code not in known
+        for one in await control.management.warnings(slug)
     ]
     return DeploymentDetails(**found.model_dump(), warnings=warnings)
 
