@@ -115,7 +115,7 @@ def test_credentials_as_json(windlass: Command, control: FakeServer) -> None:
     assert made.keys() == documented("credentials list")
     assert value(windlass, "credentials", "show", "prod") == made
     assert value(windlass, "credentials", "change", "prod", "region=eu-west-1") == made
-    assert value(windlass, "credentials", "set-default", "prod") == made
+    assert value(windlass, "credentials", "change", "prod", "--default") == made
     assert value(windlass, "credentials", "test", "prod").keys() == documented("credentials test") | {"ok"}
     assert check.keys() == set(CheckAnswer.model_fields)
     assert value(windlass, "credentials", "secrets", "prod") == ["db"]

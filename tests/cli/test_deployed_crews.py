@@ -222,7 +222,9 @@ def test_variables_take_their_values_from_a_secret_manager(windlass: Command, fo
         assert (again.code, "mate: version 2 is ready." in again.err) == (0, True), again
         in_use = windlass("credentials", "remove", "team")
         assert (in_use.code, "mate/HOW" in in_use.err) == (3, True)
-        assert windlass("credentials", "set-default", "team").code == 0
+        default = windlass("credentials", "change", "team", "--default")
+        assert (default.code, "team is the default credential of vault now." in default.err) == (0, True), default
+        assert "windlass deployments redeploy NAME" in default.err
         assert windlass("env", "set", "mate", "HOW", "--from-default", "vault", "--secret-name", "app/tea").code == 0
         assert "default of vault" in windlass("env", "list", "mate").out
 

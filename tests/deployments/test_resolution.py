@@ -180,7 +180,7 @@ async def test_a_failure_ends_the_kickoff_with_each_variable_and_cause(server: S
         "Leave out `#` and what follows it. "
         "E can't be read from vault (credential prod): There is no such secret. Check its name. "
         "F can't be read from its provider: The provider aws has no default credential. "
-        "Choose one: windlass credentials set-default NAME"
+        "Choose one: windlass credentials change NAME --default"
     )
     assert [failures(one) for one in ("access_denied", "not_found", "json_key_not_found")] == [2, 1, 1]
     (resolved,) = await resolutions(server, status.id)

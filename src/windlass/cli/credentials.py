@@ -131,26 +131,6 @@ def secrets(name: str, prefix: str, *, control: ControlSession, json_output: boo
         notify(f"The provider lists no secret{f' that begins with {prefix}' if prefix else ''}.")
 
 
-@credentials.command("set-default")
-@name_argument
-@json_option
-@server_options
-def set_default(name: str, *, control: ControlSession, json_output: bool) -> None:
-    """Make a credential the default one of its provider.
-
-    Variables of the default credential of this provider then use it, also those that exist.
-    """
-    found = control.send("PATCH", "credentials", name, body={"is_default": True})
-    if json_output:
-        print_json(found)
-    notify(f"{name} is the default credential of {found['provider']} now.")
-    if found.get("read") == "at deploy":
-        notify(
-            "Its secrets are read at deploy: a crew gets variables of the default credential after `windlass "
-            "deployments redeploy NAME`, and runs without those that were read at each kickoff until then."
-        )
-
-
 @credentials.command
 @name_argument
 @click.argument("pairs", nargs=-1, metavar="[MEMBER=VALUE]...")
@@ -159,7 +139,12 @@ def set_default(name: str, *, control: ControlSession, json_output: bool) -> Non
 @click.option("--unset", "unset", multiple=True, metavar="MEMBER", help="Remove the value of a member.")
 @click.option("--deployments", metavar="NAME,...", help=HELP_OF_DEPLOYMENTS)
 @click.option("--roles", metavar="ROLE,...", help=HELP_OF_ROLES)
-@click.option("--not-default", is_flag=True, help="No longer the default credential of its provider.")
+@click.option(
+    "--default/--not-default",
+    "is_default",
+    default=None,
+    help="Make it the default credential of its provider, or no longer.",
+)
 @from_file_option
 @json_option
 @server_options
@@ -171,7 +156,7 @@ def change(
     rename: str | None,
     method: str | None,
     unset: tuple[str, ...],
-    not_default: bool,
+    is_default: bool | None,
     file: TextIO | None,
     json_output: bool,
     **permitted: str | None,
@@ -185,6 +170,8 @@ def change(
         windlass credentials change prod region=eu-west-1
         windlass credentials change prod secret_access_key < key.txt
         windlass credentials change prod --deployments tea,shop
+
+    Variables of the default credential of a provider use the one that --default names, also those that exist.
     """  # noqa: D301 - \b keeps click from wrapping the lines
     given = dict(_pair(pair) for pair in pairs if "=" in pair)
     alone = [pair for pair in pairs if "=" not in pair]
@@ -196,17 +183,22 @@ def change(
     if file is not None and not alone:
         raise click.UsageError("Name the secret member whose value --from-file has.")
     members = {**given, **asked_secrets(alone, file), **dict.fromkeys(unset)}
-    changes = {"name": rename, "method": method, "configuration": members or None}
+    changes = {"name": rename, "method": method, "configuration": members or None, "is_default": is_default}
     body: dict[str, Any] = {member: value for member, value in changes.items() if value is not None}
     body |= permissions_of(permitted)
-    if not_default:
-        body["is_default"] = False
     if not body:
         raise click.UsageError("Give MEMBER=VALUE, or an option.")
     found = control.send("PATCH", "credentials", name, body=body)
     if json_output:
         print_json(found)
     notify(f"Changed the credential {found['name']}. Test it with: windlass credentials test {found['name']}")
+    if is_default:
+        notify(f"{found['name']} is the default credential of {found['provider']} now.")
+        if found["read"] == "at deploy":
+            notify(
+                "Its secrets are read at deploy: a crew gets variables of the default credential after `windlass "
+                "deployments redeploy NAME`, and runs without those that were read at each kickoff until then."
+            )
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -288,7 +288,7 @@ def no_credential(variable: SealedVariable) -> NoCredential:
         return NoCredential("Its credential was removed.", "Set the variable again, with another credential.")
     return NoCredential(
         f"The provider {variable.provider} has no default credential.",
-        "Choose one: windlass credentials set-default NAME",
+        "Choose one: windlass credentials change NAME --default",
     )
 
 
