@@ -17,8 +17,8 @@ from windlass.cli.adding_credentials import (
 )
 from windlass.cli.completion import complete_credential, complete_secret
 from windlass.cli.exit_codes import FAILED
-from windlass.cli.lists import second
-from windlass.cli.printing import columns, json_option, notify, print_error, print_json, print_result, print_table
+from windlass.cli.lists import print_page, second
+from windlass.cli.printing import columns, json_option, notify, print_error, print_json, print_result
 from windlass.cli.servers import server_options
 
 if TYPE_CHECKING:
@@ -48,12 +48,8 @@ name_argument = click.argument("name", metavar="CREDENTIAL", shell_complete=comp
 def list_(*, control: ControlSession, json_output: bool) -> None:
     """List the credentials, with when their secrets are read. Times are UTC."""
     rows = control.get("credentials")["items"]
-    if json_output:
-        print_json(rows)
-    elif rows:
-        print_table(HEADINGS, [_cells(row) for row in rows])
-    else:
-        notify("There is no credential yet. `windlass credentials add --help` shows how to add one.")
+    empty = "There is no credential yet. `windlass credentials add --help` shows how to add one."
+    print_page((rows, None), HEADINGS, _cells, empty=empty, json_output=json_output)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from windlass.cli.completion import complete_crew
 from windlass.cli.deployment_settings import settings
 from windlass.cli.lists import limit_option, print_page, second
 from windlass.cli.members import members
-from windlass.cli.printing import columns, json_option, notify, print_json, print_result, print_table
+from windlass.cli.printing import columns, json_option, notify, print_json, print_result
 from windlass.cli.servers import server_options
 
 if TYPE_CHECKING:
@@ -49,16 +49,10 @@ def list_(
 
     Times are UTC. docs/concepts/queue.md describes the columns of the queue.
     """
-    rows, cursor = control.pages("deployments", limit=limit, state=state, search=search, order=order)
-    if json_output:
-        print_json(rows)
-    elif rows:
-        print_table(HEADINGS, [_cells(row) for row in rows])
-    else:
-        filtered = state or search
-        notify("No deployment matches." if filtered else "There is no crew yet. Deploy one with: windlass deploy PATH")
-    if cursor:
-        notify(f"There may be more. List more with: --limit {limit * 2}")
+    page = control.pages("deployments", limit=limit, state=state, search=search, order=order)
+    filtered = state or search
+    empty = "No deployment matches." if filtered else "There is no crew yet. Deploy one with: windlass deploy PATH"
+    print_page(page, HEADINGS, _cells, empty=empty, json_output=json_output)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windlass.cli.completion import complete_kickoff
-from windlass.cli.crew_options import Access, KickoffAt, access_options, answer_option, client_at, crew_url
+from windlass.cli.crew_options import (
+    Access,
+    KickoffAt,
+    access_options,
+    answer_option,
+    client_at,
+    client_for,
+    crew_options,
+    crew_url,
+)
 from windlass.cli.lists import ListByDefault, in_query, limit_option, period_options, print_page, second
 from windlass.cli.printing import notify, print_json
 from windlass.cli.servers import chosen_server, control_of
@@ -35,17 +44,13 @@ def kickoffs() -> None:
 
 
 @kickoffs.command("list")
-@click.argument("url", required=False)
-@access_options
+@crew_options
 @click.option("--state", type=click.Choice(STATES), help="Only kickoffs in this state. FAILED includes stopped ones.")
 @click.option("--user", metavar="NAME", help="Only kickoffs that this user started.")
 @period_options
 @limit_option
 @answer_option
-@click.pass_context
 def list_(
-    context: click.Context,
-    /,
     url: str | None,
     access: Access,
     *,
@@ -61,14 +66,13 @@ def list_(
     With URL or --deployment, lists the kickoffs of one crew. Without, lists those of all crews of the server; for
     `windlass dev PATH`, those of its crew. A user token lists the kickoffs of its user. Times are UTC.
     """
-    base_url = None if url is None else crew_url(context, context.command.params[0], url)
-    server = None if base_url or access.deployment else chosen_server(access.profile)
+    server = None if url or access.deployment else chosen_server(access.profile)
     if server is not None and len(server.served) != 1:
         _print_all(server, state, user, in_query(since), in_query(until), limit, json_output=json_output)
         return
     if since or until:
         raise click.UsageError("--since and --until are for the list of all crews.")
-    with client_at(KickoffAt(base_url, ""), access) as crew:
+    with client_for(url, access) as crew:
         page = _pages(crew, state, user, limit)
     empty = "No kickoff matches." if state or user else "The crew has no kickoffs yet."
     print_page(page, HEADINGS, _cells, member="kickoffs", empty=empty, json_output=json_output)

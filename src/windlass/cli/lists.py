@@ -59,18 +59,20 @@ def print_page(
     headings: Sequence[str],
     cells: Callable[[dict[str, Any]], list[str]],
     *,
-    member: str,
+    member: str | None = None,
     empty: str,
     json_output: bool,
 ) -> None:
-    """Prints the rows of a list as a table, or as JSON in the member `member`. `empty` is the text for no rows."""
+    """Prints the rows of a list as a table, or as JSON: in the member `member` with the cursor, or alone without one.
+
+    `empty` is the text for no rows.
+    """
     rows, cursor = page
     if json_output:
-        print_json({member: rows, "next_cursor": cursor})
-        return
-    if not rows:
+        print_json({member: rows, "next_cursor": cursor} if member else rows)
+    elif rows:
+        print_table(headings, [cells(row) for row in rows])
+    else:
         notify(empty)
-        return
-    print_table(headings, [cells(row) for row in rows])
-    if cursor:
+    if cursor and not (json_output and member):
         notify(f"There may be more. List more with: --limit {len(rows) * 2}")

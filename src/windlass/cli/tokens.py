@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.printing import json_option, notify, print_json, print_result, print_table
+from windlass.cli.lists import print_page, second
+from windlass.cli.printing import json_option, notify, print_json, print_result
 from windlass.cli.servers import chosen_server, control_of, demand_local, server_options
 from windlass.errors import WindlassError
 from windlass.rights import SCOPES_OF_KIND
@@ -203,16 +204,13 @@ def _create_personal(user: str | None, name: str, expires_in: timedelta | None, 
 def list_(*, control: ControlSession, revoked_too: bool, json_output: bool) -> None:
     """List tokens, by their last four characters.
 
-    An owner sees all of them, and others see their own.
+    An owner sees all of them, and others see their own. Times are UTC.
     """
-    rows, _ = control.pages("tokens", limit=MOST_TOKENS, revoked=revoked_too or None)
+    found, _ = control.pages("tokens", limit=MOST_TOKENS, revoked=revoked_too or None)
     at = datetime.now(UTC)
-    if json_output:
-        print_json([_facts(row, at) for row in rows])
-    elif rows:
-        print_table(HEADINGS, [_cells(row, at) for row in rows])
-    else:
-        notify("There are no tokens yet: `windlass tokens show` creates the first two of each crew.")
+    rows = [_facts(row, at) for row in found]
+    empty = "There are no tokens yet: `windlass tokens show` creates the first two of each crew."
+    print_page((rows, None), HEADINGS, _cells, empty=empty, json_output=json_output)
 
 
 @tokens.command
@@ -271,17 +269,17 @@ def _facts(row: dict[str, Any], at: datetime) -> dict[str, Any]:
     return {name: row[name] for name in members} | {"scopes": _scopes(row), "state": _state(row, at)}
 
 
-def _cells(row: dict[str, Any], at: datetime) -> list[str]:
+def _cells(row: dict[str, Any]) -> list[str]:
     return [
         row["last_four"],
         f"{row['kind']} ({row['name']})" if row["name"] else row["kind"],
-        ",".join(_scopes(row) or ["(role)"]),
+        ",".join(row["scopes"] or ["(role)"]),
         row["deployment"] or "(all)",
         row["user"] or "-",
         row["profile"] or "-",
-        _minute(row["last_used_at"]),
-        _minute(row["expires_at"]),
-        _state(row, at),
+        second(row["last_used_at"]),
+        second(row["expires_at"]),
+        row["state"],
         str(row["id"]),
     ]
 
@@ -305,7 +303,3 @@ def _state(row: dict[str, Any], at: datetime) -> str:
 
 def _is_over(end: str | None, at: datetime) -> bool:
     return end is not None and datetime.fromisoformat(end) <= at
-
-
-def _minute(at: str | None) -> str:
-    return f"{datetime.fromisoformat(at).astimezone(UTC):%Y-%m-%d %H:%MZ}" if at else "-"

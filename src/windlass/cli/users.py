@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.printing import json_option, notify, print_json, print_result, print_table
+from windlass.cli.lists import print_page, second
+from windlass.cli.printing import json_option, notify, print_json, print_result
 from windlass.cli.servers import demand_local, server_options
 
 if TYPE_CHECKING:
@@ -81,19 +81,13 @@ def add(name: str, *, control: ControlSession, role: str | None, json_output: bo
 @json_option
 @server_options
 def list_(*, control: ControlSession, json_output: bool) -> None:
-    """List the users, with their roles, and which of them are disabled."""
-    rows, _ = control.pages("users", limit=MOST_USERS)
-    if json_output:
-        print_json(
-            [
-                {"name": row["name"], "state": _state(row), "role": row["role"], "added_at": row["created_at"]}
-                for row in rows
-            ]
-        )
-    elif rows:
-        print_table(HEADINGS, [_cells(row) for row in rows])
-    else:
-        notify("There are no users yet. Add one with: windlass admin users add NAME")
+    """List the users, with their roles, and which of them are disabled. Times are UTC."""
+    found, _ = control.pages("users", limit=MOST_USERS)
+    rows = [
+        {"name": one["name"], "state": _state(one), "role": one["role"], "added_at": one["created_at"]} for one in found
+    ]
+    empty = "There are no users yet. Add one with: windlass admin users add NAME"
+    print_page((rows, None), HEADINGS, _cells, empty=empty, json_output=json_output)
 
 
 @users.command
@@ -216,5 +210,4 @@ def _state(row: dict[str, Any]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    added = datetime.fromisoformat(row["created_at"])
-    return [row["name"], row["role"] or "-", _state(row), f"{added.astimezone(UTC):%Y-%m-%d %H:%MZ}"]
+    return [row["name"], row["role"] or "-", row["state"], second(row["added_at"])]

@@ -11,8 +11,8 @@ import click
 
 from windlass import config
 from windlass.cli.completion import complete_credential, complete_crew, complete_secret
-from windlass.cli.lists import second
-from windlass.cli.printing import json_option, notify, print_json, print_table
+from windlass.cli.lists import print_page, second
+from windlass.cli.printing import json_option, notify, print_json
 from windlass.cli.servers import server_options
 from windlass.deployments.env_files import BadEnvFile, looks_secret, parse_env_file
 
@@ -96,12 +96,8 @@ def list_(deployment: str, *, control: ControlSession, json_output: bool) -> Non
     the last read at a deploy. Times are UTC.
     """
     rows = control.get("deployments", deployment, "variables")["items"]
-    if json_output:
-        print_json(rows)
-    elif rows:
-        print_table(HEADINGS, [_cells(row) for row in rows])
-    else:
-        notify(f"{deployment} has no variables. Set one with: windlass env set {deployment} NAME=VALUE")
+    empty = f"{deployment} has no variables. Set one with: windlass env set {deployment} NAME=VALUE"
+    print_page((rows, None), HEADINGS, _cells, empty=empty, json_output=json_output)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
