@@ -39,7 +39,7 @@ async def show(visit: Visit) -> Response:
     return await _page(visit, {})
 
 
-@ROUTES.post("/crews/{slug}/tokens/{kind}/show", Role.DEVELOPER)
+@ROUTES.post("/crews/{slug}/tokens/{kind}/show", Role.DEVELOPER, back="/ui/crews/{slug}")
 async def show_token(visit: Visit) -> Response:
     """Returns the token, as JSON for a script. A form without one gets the page with the token in it."""
     kind = _kind(visit)
@@ -49,11 +49,6 @@ async def show_token(visit: Visit) -> Response:
     page = await _page(visit, {kind: token})
     page.headers.update(NOT_STORED)
     return page
-
-
-@ROUTES.get("/crews/{slug}/tokens/{kind}/show", Role.DEVELOPER)
-async def after_show(visit: Visit) -> Response:
-    return visit.redirect(f"/ui/crews/{visit.path['slug']}")
 
 
 @ROUTES.post("/crews/{slug}/tokens/{kind}/rotate", Role.DEVELOPER)

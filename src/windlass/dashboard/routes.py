@@ -174,7 +174,16 @@ class Routes:
     def get(self, path: str, role: Role | None) -> Callable[[Handler], Handler]:
         return self._adder("GET", path, role)
 
-    def post(self, path: str, role: Role | None) -> Callable[[Handler], Handler]:
+    def post(self, path: str, role: Role | None, *, back: str | None = None) -> Callable[[Handler], Handler]:
+        """Adds a POST. One that answers with a page leaves its own address in the browser, which a reload or a sign-in
+        opens with GET: this leads to the page `back`, which may have parameters of `path`.
+        """
+        if back is not None:
+
+            async def lead_back(visit: Visit) -> Response:
+                return visit.redirect(back.format(**visit.path))
+
+            self.get(path, role)(lead_back)
         return self._adder("POST", path, role)
 
     def upload(self, path: str, role: Role) -> Callable[[Handler], Handler]:

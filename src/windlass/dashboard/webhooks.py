@@ -136,19 +136,14 @@ async def remove(visit: Visit) -> Response:
     return visit.redirect(_path(visit), notice=f"{HOOKS[hook][0]}: the webhook is removed, from the next kickoff on.")
 
 
-@ROUTES.post(f"{PATH}/set/{{hook}}/test", Role.DEVELOPER)
+@ROUTES.post(f"{PATH}/set/{{hook}}/test", Role.DEVELOPER, back=f"/ui{PATH}")
 async def test(visit: Visit) -> Response:
     hook = _hook(visit)
     found = await visit.dashboard.control.webhooks.test(visit.path["slug"], hook, visit.actor)
     return await _page(visit, tested=(HOOKS[hook][0], found))
 
 
-@ROUTES.get(f"{PATH}/set/{{hook}}/test", Role.DEVELOPER)
-async def after_test(visit: Visit) -> Response:
-    return visit.redirect(_path(visit))
-
-
-@ROUTES.post(f"{PATH}/secret/show", Role.DEVELOPER)
+@ROUTES.post(f"{PATH}/secret/show", Role.DEVELOPER, back=f"/ui{PATH}")
 async def show_secret(visit: Visit) -> Response:
     """Returns the secret, as JSON for a script. A form without one gets the page with the secret in it."""
     secret = await visit.dashboard.control.webhooks.secret(visit.path["slug"], visit.actor)
@@ -157,11 +152,6 @@ async def show_secret(visit: Visit) -> Response:
     page = await _page(visit, secret=secret)
     page.headers.update(NOT_STORED)
     return page
-
-
-@ROUTES.get(f"{PATH}/secret/show", Role.DEVELOPER)
-async def after_secret(visit: Visit) -> Response:
-    return visit.redirect(_path(visit))
 
 
 @ROUTES.post(f"{PATH}/secret/rotate", Role.DEVELOPER)
