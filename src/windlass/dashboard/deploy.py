@@ -8,7 +8,7 @@ from windlass.api.control_api.errors import translated
 from windlass.api.control_api.uploads import pieces
 from windlass.api.errors import Problem, bad_request, problem_of
 from windlass.dashboard.crew_frame import crew_page
-from windlass.dashboard.routes import Routes
+from windlass.dashboard.routes import Routes, one_line, whole_number
 from windlass.errors import WindlassError
 from windlass.kickoffs.ids import parse_id
 from windlass.rights import Role
@@ -28,7 +28,6 @@ LINES = 1000
 """The lines of a log in one page."""
 WAIT = 10.0
 """Seconds that a request for more lines waits for them."""
-LONGEST_LINE = 500
 MOST_BUILDS = 20
 LONGEST_NUMBER = len(str(LARGEST_NUMBER))
 BY = {"by": "dashboard"}
@@ -45,7 +44,7 @@ async def create(visit: Visit) -> Response:
     deploys, given = visit.dashboard.control.deploys, {}
     try:
         if _is_upload(visit):
-            given = {"name": _line(visit.field("name"))}
+            given = {"name": one_line(visit.field("name"))}
             slug = await deploys.slug_of_new(given["name"])
             source = await _uploaded(visit)
         else:
@@ -96,7 +95,7 @@ async def show_build(visit: Visit) -> Response:
     lines, and waits for them.
     """
     deploys, build = visit.dashboard.control.deploys, parse_id(visit.path["build"])
-    after = _number(visit.query.get("after"))
+    after = min(whole_number(visit.query.get("after"), LONGEST_NUMBER) or 0, LARGEST_NUMBER)
     is_part = visit.request.headers.get("hx-request") == "true"
     page = await deploys.log(build, after=after, limit=LINES, wait=WAIT if is_part and after else 0.0)
     found = page.build
@@ -146,11 +145,7 @@ def _form(given: Mapping[str, str], problem: Problem | None = None, *, is_git: b
 
 
 def _git_fields(visit: Visit) -> dict[str, str]:
-    return {name: _line(visit.field(name)) for name in ("name", "url", "ref", "subfolder")}
-
-
-def _line(given: Any) -> str:
-    return given.strip()[:LONGEST_LINE] if isinstance(given, str) else ""
+    return {name: one_line(visit.field(name)) for name in ("name", "url", "ref", "subfolder")}
 
 
 def _is_upload(visit: Visit) -> bool:
@@ -163,8 +158,3 @@ def _problem(error: Exception) -> Problem:
     if problem is None:
         raise error
     return problem
-
-
-def _number(given: str | None) -> int:
-    is_number = given is not None and given.isascii() and given.isdecimal() and len(given) <= LONGEST_NUMBER
-    return min(int(given), LARGEST_NUMBER) if given and is_number else 0

@@ -16,7 +16,7 @@ from windlass.api.errors import Problem
 from windlass.dashboard.execution_log import log_of
 from windlass.dashboard.executions import check_scope, seconds_of, short_id, shown_state
 from windlass.dashboard.output import MOST_SHOWN, TextDecoder, parsed_or_none, render, value_of
-from windlass.dashboard.routes import Routes
+from windlass.dashboard.routes import Routes, whole_number
 from windlass.dashboard.timeline import Timelines, attempts_or_one, failed_step, now, spans_of_tasks
 from windlass.dashboard.timeline_detail import detail_of
 from windlass.dashboard.timeline_rows import chart
@@ -237,12 +237,8 @@ async def _files(visit: Visit, execution: Execution) -> dict[str, Any]:
 
 
 async def _log(visit: Visit, execution: Execution) -> dict[str, Any]:
-    given = visit.query.get("before", "")
-    before = (
-        int(given)
-        if given.isascii() and given.isdecimal() and len(given) < len(str(LARGEST_NUMBER))
-        else LARGEST_NUMBER
-    )
+    given = whole_number(visit.query.get("before"), len(str(LARGEST_NUMBER)) - 1)
+    before = LARGEST_NUMBER if given is None else given
     lines, earlier = await log_of(_store(visit), execution.id, before)
     return {"lines": lines, "earlier": earlier, "is_newest": before == LARGEST_NUMBER}
 

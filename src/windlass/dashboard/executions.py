@@ -18,7 +18,7 @@ from windlass.api.crew_api.kickoff_requests import Starter, new_kickoff
 from windlass.api.errors import Problem, forbidden_by_role, problem_of
 from windlass.dashboard.crew_frame import crew_page
 from windlass.dashboard.output import first_input
-from windlass.dashboard.routes import Routes
+from windlass.dashboard.routes import Routes, whole_number
 from windlass.errors import WindlassError
 from windlass.kickoffs.ids import LAST_ID, id_after, id_before, parse_id
 from windlass.kickoffs.states import State
@@ -107,7 +107,7 @@ class Asked:
 
     async def filter(self, store: ExecutionStore) -> KickoffFilter | None:
         """Returns the filter of the store, None if no execution can match."""
-        version = int(self.version) if self.version.isascii() and self.version.isdecimal() else None
+        version = whole_number(self.version, LONGEST_SEARCH)
         if (self.version and version is None) or (version or 0) > LARGEST_VERSION:
             return None
         since = datetime.now(UTC) - TIMES[self.since] if self.since else None

@@ -300,6 +300,12 @@ def one_line(given: str | None, longest: int = LONGEST_LINE) -> str:
     return (given or "").replace("\0", "").strip()[:longest]
 
 
+def whole_number(given: str | None, longest: int) -> int | None:
+    """Returns the number of a text with at most this many digits and nothing else. None for any other text."""
+    is_number = given and given.isascii() and given.isdecimal() and len(given) <= longest
+    return int(given) if given and is_number else None
+
+
 def several_lines(given: str) -> str:
     """Returns the text of a `textarea`, whose lines browsers end with CR LF."""
     return given.replace("\r\n", "\n")

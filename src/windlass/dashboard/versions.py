@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from windlass.api.control_api.dependencies import id_cursor
 from windlass.api.errors import bad_request
 from windlass.dashboard.crew_frame import crew_page
-from windlass.dashboard.routes import Routes
+from windlass.dashboard.routes import Routes, whole_number
 from windlass.rights import Role
 from windlass.store.managing import LARGEST_NUMBER
 
@@ -83,11 +83,10 @@ async def roll_back(visit: Visit) -> Response:
 
 
 def _number(visit: Visit, name: str) -> int:
-    given = visit.field(name)
-    is_number = given.isascii() and given.isdecimal() and len(given) <= LONGEST_NUMBER
-    if not is_number or not 1 <= int(given) <= LARGEST_NUMBER:
+    number = whole_number(visit.field(name), LONGEST_NUMBER)
+    if number is None or not 1 <= number <= LARGEST_NUMBER:
         raise bad_request("The number of the version is missing. Load the page again.")
-    return int(given)
+    return number
 
 
 def _is_current(number: int | None, row: DeploymentRow) -> bool:
