@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
 
+from cli.fake_server import FakeServer
 from windlass.cli.commands import ADMIN, COMMANDS, OF_ADMIN, SECTIONS, admin
 from windlass.cli.commands import windlass as root
 
@@ -44,6 +46,29 @@ def test_the_help_lists_every_command_with_its_first_sentence(
 def test_the_help_has_the_commands_by_their_sections(windlass: Command, group: list[str], sections: Any) -> None:
     titles = [line.removesuffix(":") for line in windlass(*group, "--help").out.splitlines() if line.endswith(":")]
     assert titles == ["Options", *sections]
+
+
+GROUPS_THAT_LIST = ("deployments", "deliveries", "credentials", "approvals", "profiles", "tokens", "admin users")
+
+
+@pytest.mark.parametrize("group", [*GROUPS_THAT_LIST, "kickoffs"])
+def test_a_group_alone_lists(windlass: Command, group: str) -> None:
+    server = FakeServer()
+    server.open()
+    with closing(server):
+        windlass.environment |= server.variables
+        for path in ("deployments", "deliveries", "credentials", "approvals", "tokens", "users", "kickoffs"):
+            server.answers[f"GET {path}"] = {"items": [], "next_cursor": None}
+        for options in ([], ["--json"]):
+            listed = windlass(*group.split(), "list", *options)
+            assert (listed.code, windlass(*group.split(), *options)) == (0, listed)
+
+
+@pytest.mark.parametrize("group", [*GROUPS_THAT_LIST, "admin identity"])
+def test_a_group_that_lists_alone_has_help_and_knows_its_commands(windlass: Command, group: str) -> None:
+    assert "Commands:" in windlass(*group.split(), "--help").out
+    ended = windlass(*group.split(), "lizt")
+    assert (ended.code, "No such command 'lizt'" in ended.err) == (2, True), ended
 
 
 def test_a_command_of_admin_is_found_from_its_name_alone(windlass: Command) -> None:

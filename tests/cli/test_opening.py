@@ -60,6 +60,10 @@ def test_a_shell_completes_crews_and_kickoffs(windlass: Command, server: FakeSer
     assert completed(windlass, "windlass env list c") == ["plain,coffee"]
     assert completed(windlass, "windlass status 0199") == [f"plain,{KICKOFF}"]
     assert completed(windlass, "windlass kickoffs delete ") == [f"plain,{KICKOFF}"]
+    assert completed(windlass, "windlass kickoffs de") == ["plain,delete"]
+    assert completed(windlass, "windlass kickoffs --sta") == ["plain,--state"]
+    assert completed(windlass, "windlass deployments --state pau") == ["plain,paused"]
+    assert completed(windlass, "windlass deployments promo") == ["plain,promote"]
     assert completed(windlass, "windlass open ") == ["plain,tea", "plain,coffee", f"plain,{KICKOFF}"]
 
 

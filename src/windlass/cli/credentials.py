@@ -17,7 +17,7 @@ from windlass.cli.adding_credentials import (
 )
 from windlass.cli.completion import complete_credential, complete_secret
 from windlass.cli.exit_codes import FAILED
-from windlass.cli.lists import print_page, second
+from windlass.cli.lists import ListByDefault, print_page, second
 from windlass.cli.printing import columns, json_option, notify, print_error, print_json, print_result
 from windlass.cli.servers import server_options
 
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 HEADINGS = ("CREDENTIAL", "PROVIDER", "METHOD", "READ", "DEFAULT", "VARIABLES", "UPDATED", "BY")
 
 
-@click.group
+@click.group(cls=ListByDefault)
 def credentials() -> None:
     """Manage the credentials for secret managers.
 
     A credential gives access to a secret manager. Variables of deployments take their values from there:
     windlass env set DEPLOYMENT NAME --from CREDENTIAL. docs/how-to/secrets.md describes it.
+    Without a command it lists: `windlass credentials`.
     """
 
 

@@ -9,7 +9,7 @@ import click
 
 from windlass.cli.completion import complete_crew
 from windlass.cli.deployment_settings import settings
-from windlass.cli.lists import limit_option, print_page, second
+from windlass.cli.lists import ListByDefault, limit_option, print_page, second
 from windlass.cli.members import members
 from windlass.cli.printing import columns, json_option, notify, print_json, print_result
 from windlass.cli.servers import server_options
@@ -27,11 +27,12 @@ LONGEST_CELL = 60
 slug_argument = click.argument("slug", metavar="DEPLOYMENT", shell_complete=complete_crew)
 
 
-@click.group
+@click.group(cls=ListByDefault)
 def deployments() -> None:
     """List the crews of the server, and manage one.
 
-    `windlass deploy PATH` makes a deployment. docs/how-to/deploy.md describes them.
+    `windlass deploy PATH` makes a deployment. docs/how-to/deploy.md describes them. Without a command it lists:
+    `windlass deployments --state paused`.
     """
 
 

@@ -6,25 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.lists import second
+from windlass.cli.lists import ShowByDefault, second
 from windlass.cli.printing import columns, json_option, notify, print_json, print_result
 from windlass.cli.servers import server_options
 
 if TYPE_CHECKING:
     from windlass.cli.control_session import ControlSession
 
-HELP = ("-h", "--help")
 
-
-class _ShownByDefault(click.Group):
-    """Runs `show` when no other command is named."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        named = args and (args[0] in self.commands or args[0] in HELP or not args[0].startswith("-"))
-        return super().parse_args(ctx, args if named else ["show", *args])
-
-
-@click.group(cls=_ShownByDefault)
+@click.group(cls=ShowByDefault)
 def identity() -> None:
     """Show who the server is to cloud providers and Vault.
 

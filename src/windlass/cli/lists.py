@@ -12,15 +12,32 @@ from windlass.cli.printing import notify, print_json, print_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from click.shell_completion import CompletionItem
+
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
 
 class ListByDefault(click.Group):
-    """A group whose command `list` runs when no command is given."""
+    """A group whose command `default` runs when no command is given."""
+
+    default = "list"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        names = {*self.commands, *self.get_help_option_names(ctx)}
-        return super().parse_args(ctx, args if args and args[0] in names else ["list", *args])
+        return super().parse_args(ctx, [self.default, *args] if self._are_of_default(ctx, args) else args)
+
+    def _are_of_default(self, ctx: click.Context, args: list[str]) -> bool:
+        if not args:
+            return not ctx.resilient_parsing  # a shell completes the names of the commands
+        takes_arguments = any(isinstance(one, click.Argument) for one in self.commands[self.default].params)
+        is_named = args[0] in {*self.commands, *self.get_help_option_names(ctx)}
+        return not is_named and (takes_arguments or args[0].startswith("-"))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return self.commands[self.default].shell_complete(ctx, incomplete) or super().shell_complete(ctx, incomplete)
+
+
+class ShowByDefault(ListByDefault):
+    default = "show"
 
 
 limit_option = click.option(

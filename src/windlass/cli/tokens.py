@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.lists import print_page, second
+from windlass.cli.lists import ListByDefault, print_page, second
 from windlass.cli.printing import json_option, notify, print_json, print_result
 from windlass.cli.servers import chosen_server, control_of, demand_local, server_options
 from windlass.errors import WindlassError
@@ -35,11 +35,12 @@ def duration(_: click.Context, __: click.Parameter, value: str | None) -> timede
     return timedelta(**{UNITS[found[2]]: int(found[1])}) if found else None
 
 
-@click.group
+@click.group(cls=ListByDefault)
 def tokens() -> None:
     """Create, show, list, rotate and revoke API tokens.
 
     Tokens go to standard output, all other text to standard error. docs/how-to/tokens.md lists the rights of each kind.
+    Without a command it lists: `windlass tokens`.
     """
 
 

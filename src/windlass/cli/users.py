@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.lists import print_page, second
+from windlass.cli.lists import ListByDefault, print_page, second
 from windlass.cli.printing import json_option, notify, print_json, print_result
 from windlass.cli.servers import demand_local, server_options
 
@@ -36,9 +36,12 @@ role_option = click.option(
 )
 
 
-@click.group
+@click.group(cls=ListByDefault)
 def users() -> None:
-    """Manage users, their roles and their sign-in to the dashboard."""
+    """Manage users, their roles and their sign-in to the dashboard.
+
+    Without a command it lists: `windlass admin users`.
+    """
 
 
 @click.command("first-owner")

@@ -9,7 +9,7 @@ import click
 from windlass.cli.adding_credentials import asked_secrets, from_file_option
 from windlass.cli.completion import complete_crew, complete_kickoff
 from windlass.cli.exit_codes import FAILED
-from windlass.cli.lists import limit_option, print_page, second
+from windlass.cli.lists import ListByDefault, limit_option, print_page, second
 from windlass.cli.printing import columns, json_option, notify, print_json, print_result, print_table
 from windlass.cli.servers import server_options
 
@@ -192,11 +192,12 @@ def secret(deployment: str, *, control: ControlSession, rotate: bool, json_outpu
         notify("Give it to your receivers within 24 hours. The former secret signs too until then.")
 
 
-@click.group
+@click.group(cls=ListByDefault)
 def deliveries() -> None:
     """List the webhooks that were sent, and send one again.
 
     A delivery is one webhook of a kickoff, with its attempts. docs/how-to/webhooks.md describes when it is repeated.
+    Without a command it lists: `windlass deliveries --state failed`.
     """
 
 
