@@ -12,7 +12,6 @@ from windlass.kickoffs.files import FileLimits
 from windlass.kickoffs.limits import Limits
 from windlass.projects import Interpreters, Options, ServedCode, TrustedProjects
 from windlass.projects.bounded_reader import BoundedReader
-from windlass.runner.crew_access import FolderChecks
 from windlass.runner.run_spec import Boundary
 from windlass.store.claiming import Claimed
 
@@ -101,21 +100,34 @@ class WorkerConfig:
     deployments: tuple[str, ...] | None = None
     excluded: tuple[str, ...] = ()
     fault: Check = nothing
-    _checks: FolderChecks[Code] = field(default_factory=FolderChecks, init=False, repr=False, compare=False)
+    _declared: dict[Path, tuple[object, str | None]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     async def code_of(self, root: str, *, declares: bool) -> Code:
         """Returns the code of a project in a folder of this machine. `declares` is whether the project sets the
         option `python`.
 
-        Checks the folder and chooses the interpreter, unless it did so a moment ago (FolderChecks). The option is read
-        from the project's file: everyone with write access to the database can write a row. Raises ProjectError.
+        The option is read from the project's file: everyone with write access to the database can write a row. Raises
+        ProjectError.
         """
-        state = self._checks.state_of(root, declares)
-        found = self._checks.recent(state)
-        if found is None:
-            place = self.projects.checked(Path(root))  # before any file in it is read
-            declared = await self.reader.python(self.code.place(place)) if declares else None
-            # The interpreter is the one found on this machine. The one in the row is only for display.
-            found = Code(place, self.interpreters.of(place, declared).path)
-            self._checks.remember(state, found)
-        return Code(self.code.place(found.root), found.interpreter)
+        place = self.projects.checked(Path(root))  # before any file in it is read
+        declared = await self._python_of(place) if declares else None
+        # The interpreter is the one found on this machine. The one in the row is only for display.
+        return Code(self.code.place(place), self.interpreters.of(place, declared).path)
+
+    async def _python_of(self, place: Path) -> str | None:
+        """Returns the option `python`. Reads it only when the file has changed, because a read starts a process."""
+        code = self.code.place(place)
+        state, known = _state_of(code / "pyproject.toml"), self._declared.get(place)
+        if known is None or known[0] != state:
+            known = self._declared[place] = state, await self.reader.python(code)
+        return known[1]
+
+
+def _state_of(file: Path) -> object:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_ctime_ns

@@ -232,7 +232,7 @@ class Runner:
         context = RunContext(while_leased(lease_handle, report), terminator, lease_handle)
         try:
             spec = self._past_the_proxy(spec)
-            given, spec = spec.project, await self.access.checked(spec, self._zygotes.ready(*self._zygote_of(spec)))
+            given, spec = spec.project, await self.access.checked(spec)
             with (
                 ended_with_its_lease(lease_handle, terminator),
                 named_as(given, spec.project),
