@@ -1,7 +1,5 @@
 """The system users that processes and threads of the server run as."""
 
-# See docs/decisions/runner.md#a-thread-keeps-the-rights-of-its-user
-
 from __future__ import annotations
 
 import ctypes
@@ -16,8 +14,7 @@ import time
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,12 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-IDLE_SECONDS = 2.0
 OLDEST_SECONDS = 60.0
-MOST_IDLE = 8
-"""When a thread of `with_rights_of` ends: after this time without work, after this time in all, or when so many others
-have no work. A new thread has the groups that its user has by then.
-"""
 
 ROOT = 0
 NO_GROUP = 65_534
@@ -57,8 +49,6 @@ The functions of the C library change all threads of the process. The system cal
 """
 
 _C_LIBRARY = ctypes.CDLL(None, use_errno=True)
-_idle: list[_FileThread] = []
-_idle_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,95 +103,29 @@ def _owner_of(uid: int, ours: int, _time: int) -> Account:
 
 
 def with_rights_of(account: Account | None, work: Callable[[], T]) -> Future[T]:
-    """Runs `work` in a thread that opens and changes files with the rights of this user.
+    """Runs `work` in a thread of its own that opens and changes files with the rights of this user.
 
     None and the server's own user change no rights. The thread keeps root as its real user, so that processes of
     `account` can't send it signals. `work` must not start threads or processes and must not import modules.
-    No thread waits for another one that a file system blocks: a thread that has done its work is used again, and when
-    there is none, a new one is started. The threads are daemons: a blocked one does not delay the exit of the process.
+    Work that a file system blocks holds up no other work. The threads are daemons: a blocked one does not delay the
+    exit of the process.
     """
+    other = None if account is None or account.is_ours else account
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()  # a caller that is cancelled can't cancel the work
 
     def run() -> None:
         try:
+            if other is not None:
+                take_rights_of(other)
             found = work()
         except BaseException as error:  # noqa: BLE001 - raised where the result is read
             future.set_exception(error)
         else:
             future.set_result(found)
 
-    other = None if account is None or account.is_ours else account
-    if (thread := _idle_thread(other)) is not None:
-        thread.todo.put(run)
-    else:
-        _FileThread(other, run, future).start()
+    threading.Thread(target=run, name="windlass-files", daemon=True).start()
     return future
-
-
-class _FileThread(threading.Thread):
-    """Does one piece of work after the other with the rights of `account`, until it has been idle for IDLE_SECONDS.
-
-    It ends after a piece of work that took other rights, because a thread can't get its former rights again.
-    """
-
-    def __init__(self, account: Account | None, first: Callable[[], None], future: Future[Any]) -> None:
-        super().__init__(name="windlass-files", daemon=True)
-        self.todo: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self.account = account
-        self._first: tuple[Callable[[], None], Future[Any]] | None = (first, future)
-        self._until = time.monotonic() + OLDEST_SECONDS
-        self.keeps_its_rights = True
-
-    def run(self) -> None:
-        assert self._first is not None  # noqa: S101 - a thread runs once
-        (first, future), self._first = self._first, None
-        try:
-            if self.account is not None:
-                take_rights_of(self.account)
-        except BaseException as error:  # noqa: BLE001 - raised where the result is read
-            future.set_exception(error)
-            return
-        self.keeps_its_rights = True
-        work: Callable[[], None] | None = first
-        del first, future  # what the work refers to is not kept while the thread is idle
-        while work is not None:
-            work()
-            work = None
-            work = self._next()
-
-    def _next(self) -> Callable[[], None] | None:
-        with _idle_lock:
-            if not self.keeps_its_rights or len(_idle) >= MOST_IDLE or time.monotonic() > self._until:
-                return None
-            _idle.append(self)
-        try:
-            return self.todo.get(timeout=IDLE_SECONDS)
-        except Empty:
-            with _idle_lock:
-                if self in _idle:
-                    _idle.remove(self)
-                    return None
-            return self.todo.get()  # it was taken just now
-
-
-def _forget_threads() -> None:
-    """Is called in a process that was forked from this one: it has none of its threads."""
-    global _idle_lock  # noqa: PLW0603 - another thread may have held it
-    _idle.clear()
-    _idle_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget_threads)
-
-
-def _idle_thread(account: Account | None) -> _FileThread | None:
-    """Takes the thread with the rights of this user that was idle for the shortest time."""
-    with _idle_lock:
-        for place in range(len(_idle) - 1, -1, -1):
-            if _idle[place].account == account:
-                return _idle.pop(place)
-    return None
 
 
 def take_rights_of(account: Account) -> None:
@@ -209,8 +133,6 @@ def take_rights_of(account: Account) -> None:
     calls = SYSTEM_CALLS.get(platform.machine())
     if sys.platform != "linux" or calls is None or sys.maxsize < 1 << 32:
         raise OSError(errno.ENOSYS, f"threads can't act as another user on {sys.platform}, {platform.machine()}")
-    if isinstance(thread := threading.current_thread(), _FileThread):
-        thread.keeps_its_rights = False
     groups = _groups_of(account)
     setgroups, setresuid, setresgid = calls
     _call(setgroups, len(groups), (ctypes.c_uint32 * len(groups))(*groups))

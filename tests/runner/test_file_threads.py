@@ -14,21 +14,6 @@ def thread() -> threading.Thread:
     return with_rights_of(None, threading.current_thread).result(DEADLINE)
 
 
-def idle(one: threading.Thread) -> bool:
-    """Whether the thread waits for work, which it does a moment after the result of the last one is there."""
-    for _ in range(1000):
-        if one in accounts._idle:
-            return True
-        threading.Event().wait(0.01)
-    return False
-
-
-def test_a_thread_that_has_done_its_work_does_the_next_one() -> None:
-    first = thread()
-    assert idle(first)
-    assert thread() is first
-
-
 def test_no_work_waits_for_a_blocked_thread() -> None:
     go_on = threading.Event()
     blocked = with_rights_of(None, lambda: (go_on.wait(DEADLINE), threading.current_thread())[1])
@@ -38,41 +23,36 @@ def test_no_work_waits_for_a_blocked_thread() -> None:
     assert blocked.result(DEADLINE) is not other
 
 
-def test_an_error_of_one_work_is_raised_where_its_result_is_read_and_the_thread_goes_on() -> None:
+def test_an_error_of_one_work_is_raised_where_its_result_is_read() -> None:
     failed = with_rights_of(None, lambda: int("none"))
     assert isinstance(failed.exception(DEADLINE), ValueError)
-    assert thread().is_alive()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take the rights of others")
-def test_a_thread_whose_work_took_other_rights_does_no_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounts, "IDLE_SECONDS", 3.0 * DEADLINE)  # it ends although it could go on
+def test_rights_that_work_has_or_takes_are_those_of_no_other_work() -> None:
     other = Account(12345, 12345, "other", is_ours=False)
 
-    def take() -> threading.Thread:
+    def take() -> int:
         take_rights_of(other)
-        return threading.current_thread()
+        return os.geteuid()
 
-    taken = with_rights_of(None, take).result(DEADLINE)
-    taken.join(DEADLINE)
-    assert not taken.is_alive()
-    with_theirs = with_rights_of(other, lambda: (os.geteuid(), threading.current_thread()))
-    assert with_theirs.result(DEADLINE)[0] == other.uid
-    assert idle(with_theirs.result(DEADLINE)[1])
+    assert with_rights_of(None, take).result(DEADLINE) == other.uid
+    assert with_rights_of(None, os.geteuid).result(DEADLINE) == 0
+    assert with_rights_of(other, lambda: (os.geteuid(), os.getegid())).result(DEADLINE) == (other.uid, other.gid)
     assert with_rights_of(None, os.geteuid).result(DEADLINE) == 0
 
 
-def test_a_thread_without_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounts, "IDLE_SECONDS", 0.01)
-    monkeypatch.setattr(accounts, "_idle", [])
-    one = thread()
-    one.join(DEADLINE)
-    assert not one.is_alive()
-    assert one not in accounts._idle
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can take the rights of others")
+def test_work_does_not_begin_without_its_rights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts, "SYSTEM_CALLS", {})
+    began = threading.Event()
+    refused = with_rights_of(Account(12345, 12345, "other", is_ours=False), began.set)
+    assert isinstance(refused.exception(DEADLINE), OSError)
+    assert not began.is_set()
 
 
 def test_a_forked_process_has_threads_of_its_own() -> None:
-    assert idle(thread())
+    thread()
     pid = os.fork()
     if pid == 0:
         status = 1
