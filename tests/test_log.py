@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass.kickoffs.states import State
-from windlass.log import EVENTS, MOST_LIKE, JsonFormatter, TextFormatter, configure, event, logger
+from windlass.log import EVENTS, MOST_LIKE, JsonFormatter, TextFormatter, configure, logger
 from windlass.secrets.secret import STARS, Secret
 
 if TYPE_CHECKING:
@@ -206,15 +206,6 @@ def test_a_field_that_is_none_is_left_out(log: Log, form: Literal["text", "json"
     OURS.event("kickoff.ended", reason=None, trace=None)
     assert "reason" not in log.getvalue()
     assert "trace" not in log.getvalue()
-
-
-def test_a_plain_logger_can_be_used_as_well(log: Log) -> None:
-    log.use("json")
-    event(LOGGER, "server.ready", port=8000)
-    OURS.event("server.ready", port=8000)
-    assert [line | {"time": ""} for line in log.objects] == [
-        {"time": "", "level": "INFO", "logger": "windlass.test", "event": "server.ready", "port": 8000}
-    ] * 2
 
 
 @pytest.mark.parametrize("name", ["uvicorn.error", "uvicorn.access", "httpx", "asyncio"])

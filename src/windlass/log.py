@@ -240,41 +240,29 @@ class Logger:
     def event(
         self, name: str, /, *, exc: BaseException | None = None, trace: str | None = None, **fields: object
     ) -> None:
-        event(self._logger, name, exc=exc, trace=trace, **fields)
+        """Logs a declared event. Omits fields that are None. `exc` adds its traceback, `trace` adds the given text.
+
+        Raises LookupError for a name that is not in EVENTS, ValueError for a field name that every line has already.
+        """
+        if name not in EVENTS:
+            raise LookupError(
+                f"{name!r} is no log event: declare it in windlass.log.EVENTS and in docs/reference/log-events.md"
+            )
+        if taken := _TAKEN & fields.keys():
+            raise ValueError(f"{name}: every line has its own {', '.join(taken)}; rename the field")
+        level = EVENTS[name].level
+        if not self._logger.isEnabledFor(level):
+            return
+        # `Logger.log` would search for its caller, and no line of an event contains the caller
+        info = None if exc is None else (type(exc), exc, exc.__traceback__)
+        record = logging.LogRecord(self._logger.name, level, __file__, 0, name, (), info)
+        record.event_fields = {key: value for key, value in fields.items() if value is not None}
+        record.event_trace = trace or ""
+        self._logger.handle(record)
 
 
 def logger(name: str) -> Logger:
     return Logger(name)
-
-
-def event(
-    logger: logging.Logger,
-    name: str,
-    /,
-    *,
-    exc: BaseException | None = None,
-    trace: str | None = None,
-    **fields: object,
-) -> None:
-    """Logs a declared event. Omits fields that are None. `exc` adds its traceback, `trace` adds the given text.
-
-    Raises LookupError for a name that is not in EVENTS, ValueError for a field name that every line has already.
-    """
-    if name not in EVENTS:
-        raise LookupError(
-            f"{name!r} is no log event: declare it in windlass.log.EVENTS and in docs/reference/log-events.md"
-        )
-    if taken := _TAKEN & fields.keys():
-        raise ValueError(f"{name}: every line has its own {', '.join(taken)}; rename the field")
-    level = EVENTS[name].level
-    if not logger.isEnabledFor(level):
-        return
-    # `Logger.log` would search for its caller, and no line of an event contains the caller
-    info = None if exc is None else (type(exc), exc, exc.__traceback__)
-    record = logging.LogRecord(logger.name, level, __file__, 0, name, (), info)
-    record.event_fields = {key: value for key, value in fields.items() if value is not None}
-    record.event_trace = trace or ""
-    logger.handle(record)
 
 
 class TextFormatter(logging.Formatter):

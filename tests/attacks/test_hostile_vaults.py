@@ -24,7 +24,7 @@ LINK_LOCAL = "169.254.169.254"
 
 def vault(address: str) -> Manager:
     model = provider("vault").methods["token"]
-    return provider("vault").connect("token", model.model_validate({"address": address, "token": "token"}), str)
+    return provider("vault").connect(model.model_validate({"address": address, "token": "token"}), str)
 
 
 def no_connection(*_: Any) -> None:

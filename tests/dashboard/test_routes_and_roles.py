@@ -177,8 +177,9 @@ async def test_what_is_missing_is_told_in_words_for_people(people: dict[Role, Vi
 async def test_below_the_path_of_a_public_url_each_address_has_it_once(
     server: Server, crew: Crew, people: dict[Role, Visitor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # the templates first: those of the server may be made only now, and keep the addresses that they are made with
+    monkeypatch.setattr(server.dashboard, "templates", Templates(lambda path: f"/below{path}"))
     monkeypatch.setattr(Dashboard, "url", lambda _, path: f"/below{path}")
-    monkeypatch.setattr(server.dashboard, "templates", Templates(server.dashboard.url))
     slug, owner = crew.deployment.slug, people[Role.OWNER]
     pages = [one.path.replace("{slug}", slug) for one in ROUTES if one.method == "GET"]
     shown = 0

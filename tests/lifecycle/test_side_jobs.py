@@ -115,7 +115,7 @@ async def test_a_job_that_fails_is_told_of_and_tried_again(
     database: Database, deeds: Deeds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[tuple[str, object]] = []
-    monkeypatch.setattr(log, "event", lambda _, name, **fields: told.append((name, fields.get("job"))))
+    monkeypatch.setattr(log.Logger, "event", lambda _, name, **fields: told.append((name, fields.get("job"))))
     async with working(database.url, deeds.jobs()):
         await defer(database, "fail_once")
         await until(done(deeds, "tried", "tried"), within=DEADLINE)

@@ -69,7 +69,7 @@ def connect(issuer: TokenIssuer, server_of: Callable[[str], ManagerOfTests]) -> 
     ) -> Manager:
         server = server_of(name)
         model = provider(name).methods[method].model_validate({**server.configuration(method), **change})
-        manager = provider(name, endpoints or server.endpoints).connect(method, model, subject or issuer.token)
+        manager = provider(name, endpoints or server.endpoints).connect(model, subject or issuer.token)
         made.append(manager)
         return manager
 

@@ -66,10 +66,10 @@ def test_the_commands_for_vault_make_it_trust_this_server_and_no_other(issuer: T
         environment = {"BAO_ADDR": address, "BAO_TOKEN": ROOT_TOKEN, "HOME": "/nonexistent", "PATH": "/usr/bin:/bin"}
         subprocess.run(["bash", "-euo", "pipefail", "-c", script], env=environment, check=True, capture_output=True)
         model = provider("vault").methods["workload_identity"].model_validate({"address": address, "role": "windlass"})
-        manager = provider("vault").connect("workload_identity", model, issuer.token)
+        manager = provider("vault").connect(model, issuer.token)
         assert json.loads(manager.read("app/db")) == {"user": "app", "password": "first"}
         stranger = provider("vault").connect(
-            "workload_identity", model, lambda audience: issuer.token(audience, organization=OTHER_ORGANIZATION)
+            model, lambda audience: issuer.token(audience, organization=OTHER_ORGANIZATION)
         )
         with pytest.raises(CredentialRefused):
             stranger.read("app/db")

@@ -275,7 +275,7 @@ from windlass.secrets.providers import provider
 found = provider({name!r})
 for _ in range(2):
     try:
-        found.connect("workload_identity", found.methods["workload_identity"].model_construct(), str)
+        found.connect(found.methods["workload_identity"].model_construct(), str)
     except MissingPackage as error:
         print(error)
 """

@@ -9,6 +9,7 @@ from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.waiting import waiting
 from windlass.store.deployments import DeploymentStore
 from windlass.store.ending import Interruption
+from windlass.store.overview import DeploymentFilter, OverviewStore
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -183,9 +184,8 @@ async def test_an_overview_counts_what_waits_and_runs(served: Rows) -> None:
     await served.accept(run_at=datetime.now(UTC) + timedelta(hours=1))
     await served.claim()
     await served.beside("idle", concurrency=2, weight=0.5)
-    store = DeploymentStore(served.database)
-    await store.pause("idle")
-    idle, work = await store.overview()
+    await DeploymentStore(served.database).pause("idle")
+    idle, work = await OverviewStore(served.database).deployments(DeploymentFilter(), limit=9)
     assert (work.slug, work.waiting, work.running, work.concurrency, work.weight) == ("work", 3, 1, None, 1)
     assert (idle.slug, idle.waiting, idle.running, idle.concurrency, idle.weight) == ("idle", 0, 0, 2, 0.5)
     assert (work.paused_at, idle.last_kickoff_at) == (None, None)

@@ -10,11 +10,10 @@ from windlass.api.errors import Problem, no_approver
 from windlass.dashboard.executions import short_id
 from windlass.dashboard.output import MOST_RENDERED, Value, render
 from windlass.dashboard.routes import Routes, several_lines
-from windlass.kickoffs.ids import parse_id
+from windlass.kickoffs.ids import FIRST_ID, parse_id
 from windlass.kickoffs.questions import Answer
 from windlass.lifecycle.approvals import AnsweredBefore, InvalidAnswer, NotWaiting
 from windlass.rights import Role, may_answer
-from windlass.store.questions import FIRST
 from windlass.store.tokens import PERSONAL
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ LONGEST_SHOWN = 200
 
 @ROUTES.get("/approvals", Role.VIEWER)
 async def listed(visit: Visit) -> Response:
-    after = id_cursor(visit.query.get("after")) or FIRST
+    after = id_cursor(visit.query.get("after")) or FIRST_ID
     found = await visit.dashboard.control.approvals.store.open_questions(sees=visit.actor.sees, after=after, limit=PAGE)
     following = found[-1].id if len(found) == PAGE else None
     return visit.page("approvals.html", questions=found, following=following, longest=LONGEST_SHOWN, here=visit.here)

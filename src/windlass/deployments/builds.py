@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from windlass import log
-from windlass.store.builds import NEWEST
+from windlass.kickoffs.ids import LAST_ID
+from windlass.lifecycle.notices import Notices, notified
 from windlass.store.listener import BUILDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     from windlass.store.builds import Build, BuildStore, LogLine
     from windlass.store.database import Connection
@@ -37,15 +37,13 @@ class LogPage:
 class Builds:
     def __init__(self, store: BuildStore, listener: Listener) -> None:
         self._store = store
-        self._waiting: defaultdict[UUID, set[asyncio.Event]] = defaultdict(set)
-        listener.on(BUILDS, lambda build: self._wake(UUID(build)))
-        listener.on_gap(self._wake_all)
+        self._lines = Notices(listener, BUILDS)
         self._stopping = False
 
     def stop(self) -> None:
         """Ends the waits of `log`, which return the lines that there are. Later calls do not wait."""
         self._stopping = True
-        self._wake_all()
+        self._lines.resolve_all()
 
     async def start(
         self,
@@ -70,7 +68,7 @@ class Builds:
     async def get(self, build: UUID) -> Build | None:
         return await self._store.get(build)
 
-    async def of_deployment(self, deployment: UUID, *, limit: int, before: UUID = NEWEST) -> list[Build]:
+    async def of_deployment(self, deployment: UUID, *, limit: int, before: UUID = LAST_ID) -> list[Build]:
         """Returns builds that were started before the build `before`, the newest first."""
         return await self._store.of_deployment(deployment, limit=limit, before=before)
 
@@ -82,40 +80,13 @@ class Builds:
         clock = asyncio.get_running_loop()
         deadline = clock.time() + min(wait, LONGEST_WAIT)
         while True:
-            notice = asyncio.Event()
-            self._waiting[build].add(notice)
-            try:
+            with self._lines.of(build) as notice:
                 found = await self._store.get(build)  # before the lines, which are complete when it has ended
                 if found is None:
                     return None
                 lines = await self._store.log(build, after=after, limit=limit)
                 ready = lines or found.has_ended or self._stopping
-                if ready or not await _notified(notice, deadline - clock.time()):
+                if ready or not await notified(notice, deadline - clock.time()):
                     if found.has_ended and wait:  # who follows the build uses its version next
                         await self._store.passed_by_servers()
                     return LogPage(lines, found, lines[-1].seq if lines else after)
-            finally:
-                self._forget(build, notice)
-
-    def _forget(self, build: UUID, notice: asyncio.Event) -> None:
-        self._waiting[build].discard(notice)
-        if not self._waiting[build]:
-            del self._waiting[build]
-
-    def _wake(self, build: UUID) -> None:
-        for notice in self._waiting.get(build, ()):
-            notice.set()
-
-    def _wake_all(self) -> None:
-        for build in list(self._waiting):
-            self._wake(build)
-
-
-async def _notified(notice: asyncio.Event, seconds: float) -> bool:
-    """Returns False when the time is over."""
-    try:
-        async with asyncio.timeout(max(seconds, 0)):
-            await notice.wait()
-    except TimeoutError:
-        return False
-    return True

@@ -227,12 +227,12 @@ class Credentials:
             configuration = self._opened(row)
         except SecretError as error:
             return _failed(error)
-        return await self._checked(self._provider(row.provider), row.method, configuration, by)
+        return await self._checked(self._provider(row.provider), configuration, by)
 
     async def test_unsaved(self, given: GivenCredential, by: Actor) -> Check:
         """As `test`, with a credential that is not stored. Raises BadCredential."""
         provider = self._provider(given.provider)
-        return await self._checked(provider, given.method, validated(provider, given.method, given.configuration), by)
+        return await self._checked(provider, validated(provider, given.method, given.configuration), by)
 
     async def names(self, name: str, prefix: str, by: Actor) -> list[str]:
         """Returns names of secrets that begin with `prefix`, MOST_NAMES at most.
@@ -241,24 +241,24 @@ class Credentials:
         """
         row = await self._row(name, by.sees)
         provider, configuration = self._provider(row.provider), self._opened(row)
-        found = await self._ask(provider, row.method, configuration, by, lambda one: one.names(prefix, MOST_NAMES))
+        found = await self._ask(provider, configuration, by, lambda one: one.names(prefix, MOST_NAMES))
         return found[:MOST_NAMES]
 
-    async def _checked(self, provider: Provider, method: str, configuration: BaseModel, by: Actor) -> Check:
+    async def _checked(self, provider: Provider, configuration: BaseModel, by: Actor) -> Check:
         try:
-            return Check(True, await self._ask(provider, method, configuration, by, lambda one: one.check()))
+            return Check(True, await self._ask(provider, configuration, by, lambda one: one.check()))
         except SecretError as error:
             return _failed(error)
 
     async def _ask(
-        self, provider: Provider, method: str, configuration: BaseModel, by: Actor, ask: Callable[[Manager], Found]
+        self, provider: Provider, configuration: BaseModel, by: Actor, ask: Callable[[Manager], Found]
     ) -> Found:
         """Returns what `ask` returns for the secret manager. It goes on in its thread when the caller does not wait."""
         if seconds := self._rate.take(by.user):
             raise TooManyRequests("You have sent many requests to secret managers.", "Wait a little.", seconds)
         if len(self._asking) >= AT_ONCE:
             raise TooManyRequests(f"The server sends {AT_ONCE} requests to secret managers at once.", "Try again.", 1.0)
-        asking = in_thread(partial(self._asked, provider, method, configuration, ask), THREAD)
+        asking = in_thread(partial(self._asked, provider, configuration, ask), THREAD)
         self._asking.add(asking)
         asking.add_done_callback(self._end)
         try:
@@ -274,11 +274,9 @@ class Credentials:
         if not asking.cancelled():
             asking.exception()  # of one that nobody waits for any more
 
-    def _asked(
-        self, provider: Provider, method: str, configuration: BaseModel, ask: Callable[[Manager], Found]
-    ) -> Found:
+    def _asked(self, provider: Provider, configuration: BaseModel, ask: Callable[[Manager], Found]) -> Found:
         try:
-            manager = provider.connect(method, configuration, self._subject)
+            manager = provider.connect(configuration, self._subject)
             try:
                 return ask(manager)
             finally:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from windlass import log
 from windlass.kickoffs.inputs import InputsCheck
-from windlass.store.audit import COMMAND_LINE, Actor, Change
 from windlass.store.listener import DEPLOYMENTS, Listener, NotifyCache
 
 if TYPE_CHECKING:
@@ -74,22 +72,3 @@ class Crews:
             found.webhooks,
             found.members,
         )
-
-
-logger = log.logger(__name__)
-
-
-async def pause(store: DeploymentStore, slug: str, *, by: Actor = COMMAND_LINE) -> bool:
-    """Stops further starts of kickoffs of the deployment. Running kickoffs continue. Returns False for no such
-    deployment.
-    """
-    if found := await store.pause(slug, Change(by, "deployment.pause", slug)):
-        logger.event("deployment.paused", deployment=slug)
-    return found
-
-
-async def resume(store: DeploymentStore, slug: str, *, by: Actor = COMMAND_LINE) -> bool:
-    """Returns False when there is no such deployment."""
-    if found := await store.resume(slug, Change(by, "deployment.resume", slug)):
-        logger.event("deployment.resumed", deployment=slug)
-    return found

@@ -13,9 +13,9 @@ from windlass import log
 from windlass.deployments.members import MEMBERS
 from windlass.deployments.registration import slug_of
 from windlass.errors import WindlassError
+from windlass.kickoffs.ids import LAST_ID
 from windlass.projects.git import check_origin
 from windlass.store.audit import Change
-from windlass.store.builds import NEWEST
 from windlass.store.managing import NameTaken
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Deploys:
 
     async def builds_of(self, deployment: UUID, *, before: UUID | None, limit: int) -> list[Build]:
         """Returns builds, the newest first."""
-        return await self._builds.of_deployment(deployment, limit=limit, before=before or NEWEST)
+        return await self._builds.of_deployment(deployment, limit=limit, before=before or LAST_ID)
 
     async def show_build(self, build: UUID | None) -> Build:
         """Raises NoSuchBuild, also for a build of a removed deployment."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windlass import log
-from windlass.deployments import crews
 from windlass.deployments.settings import check_role, merged, shown_settings
 from windlass.store.audit import Change
 from windlass.store.managing import NoSuchDeployment
@@ -75,13 +74,15 @@ class Management:
 
     async def pause(self, slug: str, by: Actor) -> DeploymentRow:
         """Stops further starts of kickoffs. Of two calls at once, both succeed: the deployment is paused."""
-        if not await crews.pause(self._store, slug, by=by):
+        if not await self._store.pause(slug, Change(by, "deployment.pause", slug)):
             raise NoSuchDeployment(slug)
+        logger.event("deployment.paused", deployment=slug)
         return await self.show(slug)
 
     async def resume(self, slug: str, by: Actor) -> DeploymentRow:
-        if not await crews.resume(self._store, slug, by=by):
+        if not await self._store.resume(slug, Change(by, "deployment.resume", slug)):
             raise NoSuchDeployment(slug)
+        logger.event("deployment.resumed", deployment=slug)
         return await self.show(slug)
 
     async def tokens(self, slug: str, by: Actor) -> ShownTokens:

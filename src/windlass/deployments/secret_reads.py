@@ -188,6 +188,6 @@ def connector(key_ring: KeyRing, providers: Providers, subject: Subject) -> Conn
                 "Its stored configuration can't be used.",
                 f"Enter it again: windlass credentials change {credential.name}",
             ) from None
-        return provider.connect(credential.method, configuration, subject)
+        return provider.connect(configuration, subject)
 
     return connect

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.errors import WindlassError
+from windlass.kickoffs.ids import FIRST_ID
 from windlass.store.audit import COMMAND_LINE, REMOVAL, Change
 from windlass.store.ending import StopFilter
-from windlass.store.retention import DETAILS, EVER, FIRST, LARGE, TABLES
+from windlass.store.retention import DETAILS, EVER, LARGE, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +78,7 @@ class Retaining:
         self._audit = audit
 
     async def remove_what_is_over(self) -> None:
-        after = FIRST
+        after = FIRST_ID
         while some := await self._store.deployments(after):
             for kept in some:
                 await self._remove_of(kept)
@@ -144,7 +145,7 @@ class Retaining:
         return removed
 
     async def _sweep(self, table: Table) -> None:
-        after = FIRST
+        after = FIRST_ID
         while (seen := await self._store.seen(table, after)).count:
             dropped = await drop_all(self._store, table, seen.orphans, BREATH) if seen.orphans else 0
             if dropped:
@@ -181,7 +182,7 @@ class Deletions:
 
     async def delete_all_of(self, user: UUID) -> int:
         """Deletes the ended kickoffs of the user, on every deployment. Returns their number."""
-        deleted, after = 0, FIRST
+        deleted, after = 0, FIRST_ID
         while (page := await self.store.kickoffs_of(user, after)).last:
             deleted += await self.delete(page.ended, REMOVAL)
             after = page.last

@@ -13,7 +13,7 @@ from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.events import HIDDEN_FROM_USERS
 from windlass.kickoffs.states import State
 from windlass.kickoffs.waiting import waiting
-from windlass.lifecycle.notices import Notices
+from windlass.lifecycle.notices import Notices, notified
 from windlass.store.listener import ENDED
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Statuses:
                     return found
                 if self._stopping:
                     return found
-                if not await _notified(notice, deadline - clock.time()):
+                if not await notified(notice, deadline - clock.time()):
                     return await self.get(kickoff)
 
     async def _look_up_facts(self, kickoffs: list[UUID]) -> Sequence[Facts | None]:
@@ -107,8 +107,3 @@ class Statuses:
     async def _look_up(self, kickoffs: list[UUID]) -> Sequence[KickoffStatus | None]:
         found = await self.reads.statuses(kickoffs)
         return [found.get(kickoff) for kickoff in kickoffs]
-
-
-async def _notified(notice: asyncio.Future[None], seconds: float) -> bool:
-    done, _ = await asyncio.wait({notice}, timeout=max(seconds, 0))
-    return bool(done)

@@ -184,13 +184,12 @@ class Lock:
     file: Path
     packages: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     hashes: Mapping[str, Any] = field(default_factory=dict)
-    python: str = "*"
 
     @classmethod
     def of(cls, file: Path, document: Mapping[str, Any]) -> Lock:
         metadata = document.get("metadata", {})
         # before version 2 of the format, the files of all packages stood in one table
-        lock = cls(file, {}, metadata.get("files", {}), str(metadata.get("python-versions", "*")))
+        lock = cls(file, {}, metadata.get("files", {}))
         for package in document.get("package", ()):
             lock.packages.setdefault(canonicalize_name(str(package["name"])), []).append(package)
         return lock

@@ -245,15 +245,16 @@ def _digest(digests: list[bytes]) -> str:
 
 
 @contextmanager
-def explaining_full_disk(place: Path, what: str = "") -> Iterator[None]:
-    """Raises ProjectError in place of the error of a full disk. `what` begins its message."""
+def explaining_full_disk(place: Path) -> Iterator[None]:
+    """Raises ProjectError in place of the error of a full disk."""
     try:
         yield
     except OSError as error:
         if error.errno not in FULL:
             raise
-        message = what or f"{place} can't be written"
-        raise ProjectError(f"{message}: {error.strerror}.", f"Free space on the disk of {place}.") from None
+        raise ProjectError(
+            f"{place} can't be written: {error.strerror}.", f"Free space on the disk of {place}."
+        ) from None
 
 
 def _raise(error: OSError) -> None:

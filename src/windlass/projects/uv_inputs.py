@@ -64,7 +64,6 @@ class Inputs:
     `files` are the texts of the generated files by their names. `arguments` are those of uv, in their folder.
     `settings` become the configuration of uv. `own` are files and folders of which packages are made, and `indexes`
     folders with packages. With either, or with `reads_project`, other files of the project decide on the packages.
-    `ignored` are the settings of uv that don't count.
     """
 
     files: Mapping[str, str]
@@ -73,7 +72,6 @@ class Inputs:
     own: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ()
     reads_project: bool = False
-    ignored: tuple[str, ...] = ()
 
     @property
     def is_own(self) -> bool:
@@ -294,7 +292,6 @@ class Settings:
             (*self.own, *own),
             (*self.indexes, *indexes),
             reads_project,
-            self.ignored,
         )
 
 

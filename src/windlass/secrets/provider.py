@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from windlass.errors import WindlassError
 
@@ -31,14 +32,17 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from windlass.secrets.providers.endpoints import Endpoints
+
 WORKLOAD_IDENTITY = "workload_identity"
 """The method of each provider by which values are read at each kickoff. With the other methods they are read at deploy.
 """
 
 LARGEST_VALUE = 64 * 1024
+"""Bytes of the largest value, as of every variable."""
+
 LONGEST_ANSWER = 20_000
 """The characters of an answer in which a meaning is searched."""
-"""Bytes of the largest value, as of every variable."""
 
 Subject = Callable[[str], str]
 """Returns the token that identifies this server to an audience: a JWT, signed by its OIDC issuer."""
@@ -129,25 +133,31 @@ class Manager(Protocol):
     def close(self) -> None: ...
 
 
-class Provider(Protocol):
+class Provider(ABC):
     """A kind of secret manager. `methods` maps each method to the model of its configuration, whose secret members are
     SecretStr. `extra` is the extra of the package windlass with its client, None if it needs none.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
-    extra: ClassVar[str | None]
+    extra: ClassVar[str | None] = None
     methods: ClassVar[Mapping[str, type[BaseModel]]]
 
-    def connect(self, method: str, configuration: BaseModel, subject: Subject) -> Manager:
-        """Raises BadCredential and MissingPackage. Sends nothing yet.
+    def __init__(self, endpoints: Endpoints) -> None:
+        self._endpoints = endpoints
+
+    @abstractmethod
+    def connect(self, configuration: Any, subject: Subject) -> Manager:
+        """Takes a configuration of one of the models. Raises BadCredential and MissingPackage. Sends nothing yet.
 
         Imports the client when it is needed first, which takes up to 0.2 s: it is called in a thread.
         """
 
+    @abstractmethod
     def check_name(self, name: str) -> None:
         """Raises BadCredential for a name that no secret of this provider can have."""
 
+    @abstractmethod
     def identity_values(self, issuer: str, subject: str) -> IdentityValues:
         """Returns the values for the method `workload_identity`. `subject` is the `sub` of the server's tokens."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from windlass.kickoffs.outcome import SUPERSEDED
-from windlass.store.database import queries
+from windlass.store.database import Store, queries
 from windlass.store.webhooks import hook_columns
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Reserved:
     request_digest: bytes
 
 
-class Accepting:
+class Accepting(Store):
     """Stores kickoffs in batches.
 
     Counts a queue, or a user's share of it, only when it may be full. A queue that was less than half full a moment ago
@@ -141,7 +141,7 @@ class Accepting:
         max_waiting: int = MAX_WAITING,
         user_share: float = USER_SHARE,
     ) -> None:
-        self._database = database
+        super().__init__(database)
         self._settings = {"keep": idempotency_lasts, "max_waiting": max_waiting, "user_share": user_share}
         self._room: dict[Queue, Room] = {}
 

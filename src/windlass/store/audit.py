@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
 from windlass.rights import Role, limit_of
-from windlass.store.database import Connection, Database, queries
+from windlass.store.database import Connection, Store, queries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,10 +117,7 @@ class AuditFilter:
     before: UUID | None = None
 
 
-class AuditStore:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class AuditStore(Store):
     async def listed(self, wanted: AuditFilter, *, limit: int) -> list[AuditEntry]:
         """Returns the newest entries that match."""
         values = {name: getattr(wanted, name) for name in AuditFilter.__slots__}

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
-from uuid import UUID
 
 from windlass.kickoffs.events import to_json
-from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.ids import LAST_ID, new_id
 from windlass.kickoffs.manifest import Manifest
 from windlass.store.claiming import host
-from windlass.store.database import fetch, queries
+from windlass.store.database import Store, fetch, queries
 from windlass.store.deployments import add_version, make_current
 from windlass.store.sealed_variables import SealedVariable, sealed_variables
 from windlass.store.side_jobs import NotYet, defer
@@ -22,15 +21,15 @@ from windlass.store.variables import ReadValues, store_read
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime, timedelta
+    from uuid import UUID
 
-    from windlass.store.database import Connection, Database
+    from windlass.store.database import Connection
 
 SQL = queries("builds")
 JOB = "build"
 """The name of the side job that does a build."""
 LANES = 2
 """How many builds of one person are done at once, at most. A worker has more slots (BUILDS_AT_ONCE)."""
-NEWEST = UUID(int=(1 << 128) - 1)
 
 BuildState = Literal["queued", "building", "ready", "failed", "superseded"]
 Level = Literal["info", "warning", "error"]
@@ -123,10 +122,7 @@ class InUse:
     environments: frozenset[str]
 
 
-class BuildStore:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class BuildStore(Store):
     async def start(
         self,
         deployment: UUID,
@@ -158,7 +154,7 @@ class BuildStore:
         row = await self._database.row(SQL["get"], {"id": build})
         return Build(**row) if row else None
 
-    async def of_deployment(self, deployment: UUID, *, limit: int, before: UUID = NEWEST) -> list[Build]:
+    async def of_deployment(self, deployment: UUID, *, limit: int, before: UUID = LAST_ID) -> list[Build]:
         """Returns builds that were started before the build `before`, the newest first."""
         values = {"deployment": deployment, "before": before, "limit": limit}
         return [Build(**row) for row in await self._database.rows(SQL["of_deployment"], values)]

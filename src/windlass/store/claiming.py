@@ -16,14 +16,14 @@ from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import TokenUsage
 from windlass.kickoffs.states import TaskState
 from windlass.kickoffs.tasks import TaskRecord
-from windlass.store.database import fetch, queries
+from windlass.store.database import Store, fetch, queries
 from windlass.store.sealed_variables import SealedVariable, sealed_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from windlass.kickoffs.boundary_parts import BoundaryPart
-    from windlass.store.database import Database, Row
+    from windlass.store.database import Row
 
 logger = log.logger(__name__)
 
@@ -121,11 +121,8 @@ def values_of(
     return values | {"ended": list(ended), "recent": list(recent)}
 
 
-class Claims:
+class Claims(Store):
     """Claims waiting kickoffs, and keeps their leases."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def claim(
         self,
@@ -219,14 +216,11 @@ def _claimed(row: Row) -> Claimed:
     )
 
 
-class WorkerStore:
+class WorkerStore(Store):
     """Records which workers are running, for display and for `waiting_for`.
 
     No decision that must be correct depends on these rows.
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def seen(
         self,

@@ -17,7 +17,7 @@ from psycopg import sql
 from windlass.errors import WindlassError
 from windlass.rights import Role
 from windlass.store.audit import Change, record
-from windlass.store.database import Connection, fetch, queries
+from windlass.store.database import Connection, Store, fetch, filled, queries
 from windlass.store.managing import NoSuchDeployment
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from windlass.store.database import Database, Row, Statement
+    from windlass.store.database import Row, Statement
     from windlass.store.sealed_variables import SealedVariable
 
 SQL = queries("credentials")
@@ -35,7 +35,7 @@ MOST_NAMED = 10
 
 
 def _rows(which: sql.SQL) -> Statement:
-    return sql.SQL(SQL["rows"].format(which=which, limit=sql.Literal(MOST_CREDENTIALS)).as_string())
+    return filled(SQL["rows"], which=which, limit=sql.Literal(MOST_CREDENTIALS))
 
 
 USABLE, NAMED, USED = _rows(SQL["usable"]), _rows(SQL["named"]), _rows(SQL["used"])
@@ -113,10 +113,7 @@ Alter = Callable[[CredentialRow], NewCredential]
 """Returns the credential as it shall be, from the stored one."""
 
 
-class CredentialStore:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class CredentialStore(Store):
     async def all(self, *, sees: UUID | None = None) -> list[CredentialRow]:
         """Returns the credentials in the order of their names: all, or those that the user `sees` can use."""
         return [CredentialRow(**row) for row in await self._database.rows(USABLE, {"sees": sees})]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windlass.errors import SettingsError
-from windlass.store.database import fetch, queries
+from windlass.store.database import Store, fetch, queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 SQL = queries("crew_users")
 
 
-class CrewUsers:
+class CrewUsers(Store):
     """`numbers` are those of users that deployments may get. A deployment keeps its number until it is removed."""
 
     def __init__(self, database: Database, numbers: Sequence[int]) -> None:
-        self._database = database
+        super().__init__(database)
         self._numbers = numbers
         self._known: dict[UUID, int] = {}
 

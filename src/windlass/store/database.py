@@ -18,7 +18,7 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.pq import Conninfo
 from psycopg.rows import DictRow, dict_row
-from psycopg.sql import SQL, Composed
+from psycopg.sql import SQL, Composable, Composed
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from windlass import log, metrics
@@ -126,6 +126,11 @@ def queries(file: str) -> dict[str, SQL]:
 
 def _bare(body: str) -> str:
     return "\n".join(line for line in body.strip().splitlines() if not line.startswith("--"))
+
+
+def filled(statement: SQL, **parts: Composable) -> SQL:
+    """Returns the statement with these parts in place of its `{names}`."""
+    return SQL(statement.format(**parts).as_string())
 
 
 async def prepare_session(connection: AsyncConnection[Any]) -> None:
@@ -283,6 +288,13 @@ async def fetch(
 
 def _timeout(seconds: float) -> asyncio.Timeout:
     return asyncio.timeout(None if seconds == math.inf else seconds)
+
+
+class Store:
+    """The statements of one topic. The named SQL is in `queries/`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
 
 class Refusals:

@@ -2,18 +2,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.manifest import Manifest
 from windlass.store.audit import Change, record
-from windlass.store.database import Connection, Database, Row, Statement, fetch, queries
+from windlass.store.database import Connection, Row, Statement, Store, fetch, queries
 from windlass.store.values import sanitized_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
+    from uuid import UUID
 
 
 SQL = queries("deployments")
@@ -55,26 +54,7 @@ class Deployment:
     """The users who see it beside the owners of the server. None: everybody."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeploymentOverview:
-    """A deployment and the load of its queue.
-
-    `waiting` and `running` are numbers of kickoffs. `concurrency` is how many may run at once, None for any number.
-    """
-
-    slug: str
-    paused_at: datetime | None
-    weight: float
-    concurrency: int | None
-    waiting: int
-    running: int
-    last_kickoff_at: datetime | None
-
-
-class DeploymentStore:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class DeploymentStore(Store):
     async def get(self, slug: str) -> Deployment | None:
         row = await self._database.row(SQL["by_slug"], {"slug": slug}, soon=True)
         return _deployment(row) if row else None
@@ -127,19 +107,6 @@ class DeploymentStore:
             await apply_options(connection, deployment)
             await record(connection, change)
         return settings
-
-    async def overview(self, *, limit: int = 1000) -> list[DeploymentOverview]:
-        """Returns the deployments in the order of their slugs."""
-        return [DeploymentOverview(**row) for row in await self._database.rows(SQL["overview"], {"limit": limit})]
-
-    async def of_kickoff(self, kickoff_id: str) -> str | None:
-        """Returns the slug of the kickoff's deployment, None for no such kickoff."""
-        try:
-            kickoff = UUID(kickoff_id)
-        except ValueError:
-            return None
-        row = await self._database.row(SQL["of_kickoff"], {"kickoff": kickoff})
-        return str(row["slug"]) if row else None
 
     async def manifest(self, version: UUID) -> Manifest | None:
         row = await self._database.row(SQL["manifest"], {"version": version}, soon=True)

@@ -14,7 +14,7 @@ from windlass.kickoffs.outcome import MOST_UNSTARTED, STOPPED, failure, lost_too
 from windlass.kickoffs.states import Reason, State
 from windlass.store import files
 from windlass.store.audit import COMMAND_LINE
-from windlass.store.database import fetch, queries
+from windlass.store.database import Store, fetch, queries
 from windlass.store.reporting import Batch, Parts, columns_of, settling, text, warnings_json
 from windlass.store.values import SQL as STAGING
 from windlass.store.values import encoded, is_large, json_of, refused, stage, unstorable
@@ -92,11 +92,8 @@ class Matching:
     read_at: datetime
 
 
-class Endings:
+class Endings(Store):
     """Ends and stops kickoffs, and returns interrupted ones to the queue."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def settle(
         self,

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from windlass.kickoffs.files import StoredFile
-from windlass.store.database import queries
+from windlass.store.database import Store, queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,9 +20,9 @@ READS_AT_ONCE = 3
 """Chunks that are read at once, so that downloads leave connections of the pool to others."""
 
 
-class FileStore:
+class FileStore(Store):
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self._reads = asyncio.Semaphore(READS_AT_ONCE)
 
     async def append(self, kickoff: UUID, attempt: int, content: UUID, position: int, chunk: bytes) -> bool:

@@ -12,14 +12,14 @@ from psycopg import sql
 
 from windlass.kickoffs.ids import CLOCKS_APART, FIRST_ID, LAST_ID, first_id, id_after, id_before
 from windlass.kickoffs.states import State
-from windlass.store.database import queries
+from windlass.store.database import Store, filled, queries
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
     from uuid import UUID
 
-    from windlass.store.database import Database, Row, Statement
+    from windlass.store.database import Row, Statement
 
 SQL = queries("kickoff_list")
 DIRECTIONS = {"newest": ("DESC", "ASC"), "oldest": ("ASC", "DESC")}
@@ -33,12 +33,11 @@ LARGEST_INPUTS = 200_000
 
 
 def _listed(which: sql.SQL, direction: str, opposite: str) -> Statement:
-    statement = SQL["listed"].format(which=which, direction=sql.SQL(direction), opposite=sql.SQL(opposite))
-    return sql.SQL(statement.as_string())
+    return filled(SQL["listed"], which=which, direction=sql.SQL(direction), opposite=sql.SQL(opposite))
 
 
 def _narrowed(which: sql.SQL, states: sql.SQL | None) -> sql.SQL:
-    return which if states is None else sql.SQL(sql.SQL("{} AND {}").format(which, states).as_string())
+    return which if states is None else filled(sql.SQL("{which} AND {states}"), which=which, states=states)
 
 
 NARROWER: dict[str, sql.SQL | None] = {
@@ -118,10 +117,7 @@ class KickoffPage:
     next: UUID | None
 
 
-class KickoffList:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class KickoffList(Store):
     async def listed(
         self,
         wanted: KickoffFilter,

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cached_property
 
-from windlass.store.accepting import IDEMPOTENCY_LASTS, MAX_WAITING, USER_SHARE, Accepting
+from windlass.store.accepting import Accepting
 from windlass.store.claiming import Claims, WorkerStore
 from windlass.store.ending import Endings
 from windlass.store.files import FileStore
 from windlass.store.questions import Questions
 from windlass.store.reading import KickoffReads
 from windlass.store.reporting import Reports
-
-if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from windlass.store.database import Database
 
 
 class KickoffStore(Accepting, Claims, Reports, Endings, Questions, KickoffReads):
@@ -24,14 +19,11 @@ class KickoffStore(Accepting, Claims, Reports, Endings, Questions, KickoffReads)
     Each change of state is one guarded statement. Its return value reports whether the change took effect.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        idempotency_lasts: timedelta = IDEMPOTENCY_LASTS,
-        max_waiting: int = MAX_WAITING,
-        user_share: float = USER_SHARE,
-    ) -> None:
-        super().__init__(database, idempotency_lasts=idempotency_lasts, max_waiting=max_waiting, user_share=user_share)
-        self.workers = WorkerStore(database)
-        self.files = FileStore(database)
+    @cached_property
+    def workers(self) -> WorkerStore:
+        return WorkerStore(self._database)
+
+    @cached_property
+    def files(self) -> FileStore:
+        """One for all who use this store, because it limits how many chunks of files are read at once."""
+        return FileStore(self._database)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from windlass.errors import WindlassError
 from windlass.kickoffs.ids import new_id
 from windlass.store.audit import Change, record
-from windlass.store.database import Connection, Database, Row, fetch, queries
+from windlass.store.database import Connection, Database, Row, Store, fetch, queries
 from windlass.store.deployments import make_current, show_current
 from windlass.store.side_jobs import defer
 
@@ -96,10 +96,7 @@ class VersionRow:
     manifest: dict[str, Any] | None
 
 
-class ManagingStore:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class ManagingStore(Store):
     async def add(self, slug: str, change: Change, begin: Begin[Begun], *, members_only: bool = False) -> Begun:
         """Adds a deployment, and continues with `begin` in the same transaction. Of two with the same slug at once, one
         is added. Raises NameTaken for the other.

@@ -8,11 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from psycopg import sql
-
 from windlass.errors import WindlassError
 from windlass.store.audit import Change, record
-from windlass.store.database import fetch, queries
+from windlass.store.database import Store, fetch, filled, queries
 from windlass.store.managing import locked
 
 if TYPE_CHECKING:
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from windlass.store.database import Connection, Database, Row, Statement
+    from windlass.store.database import Connection, Row, Statement
 
 SQL = queries("members")
 MOST_MEMBERS = 1000
@@ -29,11 +27,11 @@ MOST_MEMBERS = 1000
 Subject = Literal["slug", "build", "kickoff", "delivery", "question"]
 """What names a deployment: its slug, or the id of something that belongs to it."""
 STANDING: dict[Subject, Statement] = {
-    "slug": sql.SQL(SQL["standing"].format(which=SQL["by_slug"]).as_string()),
-    "build": sql.SQL(SQL["standing"].format(which=SQL["by_build"]).as_string()),
-    "kickoff": sql.SQL(SQL["standing"].format(which=SQL["by_kickoff"]).as_string()),
-    "delivery": sql.SQL(SQL["standing"].format(which=SQL["by_delivery"]).as_string()),
-    "question": sql.SQL(SQL["standing"].format(which=SQL["by_question"]).as_string()),
+    "slug": filled(SQL["standing"], which=SQL["by_slug"]),
+    "build": filled(SQL["standing"], which=SQL["by_build"]),
+    "kickoff": filled(SQL["standing"], which=SQL["by_kickoff"]),
+    "delivery": filled(SQL["standing"], which=SQL["by_delivery"]),
+    "question": filled(SQL["standing"], which=SQL["by_question"]),
 }
 
 
@@ -60,10 +58,7 @@ class MemberRow:
     added_at: datetime
 
 
-class MemberStore:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class MemberStore(Store):
     async def standing(self, subject: Subject, value: str | UUID, person: UUID) -> Standing | None:
         """Returns what the person is in the deployment that `value` names. None: there is no such deployment."""
         values = {"subject": value, "person": person}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from windlass.kickoffs.boundary_parts import BoundaryPart
 from windlass.kickoffs.ids import accepted_at
-from windlass.store.database import queries
+from windlass.store.database import Store, queries
 from windlass.store.executions import ExecutionStore
 
 if TYPE_CHECKING:
@@ -140,9 +140,9 @@ class WorkerTotals:
     slots: int
 
 
-class OverviewStore:
+class OverviewStore(Store):
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self.executions = ExecutionStore(database)
 
     async def deployments(self, wanted: DeploymentFilter, *, limit: int) -> list[DeploymentRow]:

@@ -6,10 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from uuid import UUID
 
-from psycopg import sql
-
+from windlass.kickoffs.ids import FIRST_ID
 from windlass.kickoffs.questions import (
     FAIL,
     MOST_IN_A_ROW,
@@ -22,19 +20,21 @@ from windlass.kickoffs.questions import (
 )
 from windlass.kickoffs.states import State
 from windlass.store.audit import Actor
-from windlass.store.database import fetch, queries
+from windlass.store.database import Store, fetch, filled, queries
 from windlass.store.values import sanitized_text
 from windlass.store.webhooks import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
+    from uuid import UUID
 
-    from windlass.store.database import Database, Row, Statement
+    from psycopg import sql
+
+    from windlass.store.database import Row, Statement
     from windlass.store.webhooks import Given
 
 SQL = queries("questions")
-FIRST = UUID(int=0)
 MOST_COUNTED = 1000
 """Open questions are counted up to this number."""
 TIME_LIMIT = Actor(None, "(time limit)", kind="server")
@@ -42,7 +42,7 @@ TIME_LIMIT = Actor(None, "(time limit)", kind="server")
 
 
 def _rows(chosen: sql.SQL) -> Statement:
-    return sql.SQL(SQL["rows"].format(chosen=chosen).as_string())
+    return filled(SQL["rows"], chosen=chosen)
 
 
 BY_ID, OF_TASK = _rows(SQL["by_id"]), _rows(SQL["of_task"])
@@ -65,10 +65,7 @@ class Expired:
     answer: Answer | None
 
 
-class Questions:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class Questions(Store):
     async def question(self, question: UUID) -> QuestionRow | None:
         return await self._question(BY_ID, {"id": question})
 
@@ -87,7 +84,7 @@ class Questions:
         deployment: UUID | None = None,
         owner: UUID | None = None,
         sees: UUID | None = None,
-        after: UUID = FIRST,
+        after: UUID = FIRST_ID,
         limit: int = 100,
     ) -> list[QuestionRow]:
         """Returns the questions that wait, the oldest first. `owner` is the user who started their kickoffs, `sees` the

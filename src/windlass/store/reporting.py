@@ -15,7 +15,7 @@ from windlass.kickoffs.questions import Question
 from windlass.kickoffs.states import State
 from windlass.kickoffs.tasks import TaskRecord
 from windlass.store import files
-from windlass.store.database import fetch, queries
+from windlass.store.database import Store, fetch, filled, queries
 from windlass.store.values import SQL as STAGING
 from windlass.store.values import (
     Array,
@@ -186,7 +186,8 @@ def _has_asked(parts: Parts) -> sql.SQL:
 
 
 def _statement(live: sql.Composable, parts: Parts, notified: sql.SQL) -> sql.SQL:
-    made = SQL["reports"].format(
+    return filled(
+        SQL["reports"],
         live=live,
         events=SQL["events"] if parts.events else NOTHING,
         records=SQL["records"] if parts.records else NOTHING,
@@ -195,14 +196,10 @@ def _statement(live: sql.Composable, parts: Parts, notified: sql.SQL) -> sql.SQL
         asks=SQL["asks"] if parts.questions else NOTHING,
         notified=notified if parts.events else NOTHING,
     )
-    return sql.SQL(made.as_string())
 
 
-class Reports:
+class Reports(Store):
     """Stores what runs report."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def stored_so_far(self, kickoff: UUID) -> StoredSoFar:
         row = await self._database.row(SQL["stored_so_far"], {"kickoff": kickoff})

@@ -7,17 +7,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
-from uuid import UUID
 
 from psycopg import sql
 
-from windlass.kickoffs.ids import first_id
+from windlass.kickoffs.ids import FIRST_ID, first_id
 from windlass.kickoffs.retention import Retention
 from windlass.store.audit import REMOVAL, Change, record
-from windlass.store.database import fetch, queries
+from windlass.store.database import fetch, filled, queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     from windlass.store.audit import Actor
     from windlass.store.database import Database
@@ -31,7 +31,6 @@ DETAILS: tuple[Details, ...] = ("events", "journal", "deliveries")
 LARGE: tuple[Table, ...] = (*DETAILS, "files", "file_chunks")
 """Tables whose rows are removed in parts before the kickoff. A file is removed before its chunks."""
 TABLES: tuple[Table, ...] = (*LARGE, "task_records", "attempts", "webhooks", "questions")
-FIRST = UUID(int=0)
 EVER = datetime(1970, 1, 1, tzinfo=UTC)
 KICKOFFS_AT_ONCE = 50
 """The removal of so many kickoffs with results of 20 MB and a thousand tasks each stays below the statement timeout."""
@@ -66,7 +65,7 @@ class Seen:
     """
 
     count: int = 0
-    last: UUID = FIRST
+    last: UUID = FIRST_ID
     orphans: list[UUID] = field(default_factory=list)
 
 
@@ -98,7 +97,7 @@ class RetentionStore:
         self.rows_at_once = rows_at_once
         self._seen_at_once = seen_at_once
 
-    async def deployments(self, after: UUID = FIRST, *, limit: int = 100) -> list[RetentionSettings]:
+    async def deployments(self, after: UUID = FIRST_ID, *, limit: int = 100) -> list[RetentionSettings]:
         rows = await self._database.rows(SQL["deployments"], {"after": after, "limit": limit})
         return [
             RetentionSettings(
@@ -156,7 +155,7 @@ class RetentionStore:
         async with self._database.transaction() as connection:
             await record(connection, change)
 
-    async def kickoffs_of(self, user: UUID, after: UUID = FIRST) -> Page:
+    async def kickoffs_of(self, user: UUID, after: UUID = FIRST_ID) -> Page:
         """Checks the next kickoffs of all users after `after`, and returns those of this user that have ended."""
         values = {"user": user, "after": after, "limit": self.rows_at_once}
         row = await self._database.row(SQL["kickoffs_of"], values)
@@ -178,4 +177,4 @@ class RetentionStore:
 
 
 def _of(table: Table, statement: sql.SQL) -> sql.SQL:
-    return sql.SQL(statement.format(table=sql.Identifier(table)).as_string())
+    return filled(statement, table=sql.Identifier(table))

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, LiteralString
 from psycopg.sql import SQL, Placeholder
 
 from windlass.errors import WindlassError
-from windlass.store.database import fetch
+from windlass.store.database import Store, fetch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from psycopg.sql import Composed
 
-    from windlass.store.database import Connection, Database
+    from windlass.store.database import Connection
 
 MOST_ROWS, MOST_BYTES = 200, 4 << 20
 """Of one batch."""
@@ -101,10 +101,7 @@ class SealedRow:
     value: str
 
 
-class SealedValueStore:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class SealedValueStore(Store):
     async def counts(self, place: str) -> dict[str, int]:
         """Returns how many values of a place each master key encrypts, by its id."""
         async with self._database.connection(patient=True) as connection:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from windlass.kickoffs.ids import new_id
 from windlass.rights import Role
 from windlass.store.audit import Change, record
-from windlass.store.database import fetch, queries
+from windlass.store.database import Store, fetch, queries
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -72,9 +72,9 @@ class Lifetime:
     """The longest time of a session that began with OpenID Connect, if it is shorter."""
 
 
-class SessionStore:
+class SessionStore(Store):
     def __init__(self, database: Database, lifetime: Lifetime) -> None:
-        self._database = database
+        super().__init__(database)
         of_provider = min(lifetime.longest, lifetime.of_provider or lifetime.longest)
         self._lifetime = {"idle": lifetime.idle, "longest": lifetime.longest, "of_provider": of_provider}
 

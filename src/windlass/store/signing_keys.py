@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.errors import WindlassError
 from windlass.store.audit import Actor, Change, record
-from windlass.store.database import Connection, fetch, queries
+from windlass.store.database import Connection, Store, fetch, queries
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from windlass.store.database import Database
 
 SQL = queries("signing_keys")
 BEFORE_SIGNING = timedelta(hours=24)
@@ -44,10 +43,7 @@ class SigningKeyRow:
     signs_from: datetime
 
 
-class SigningKeyStore:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class SigningKeyStore(Store):
     async def organization_id(self) -> str:
         await self._database.execute(SQL["make_organization_id"])  # a migration has made it, unless tables were emptied
         (row,) = await self._database.rows(SQL["organization_id"])

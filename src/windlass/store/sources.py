@@ -13,13 +13,12 @@ from uuid import UUID
 
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.kickoffs.ids import new_id
-from windlass.store.database import queries
+from windlass.store.database import Store, queries
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from windlass.store.database import Database
 
 SQL = queries("sources")
 CHUNK = 1 << 20
@@ -43,10 +42,7 @@ class NoSuchSource(WindlassError):  # noqa: N818 - describes the source
     pass
 
 
-class SourceStore:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class SourceStore(Store):
     async def has(self, digest: str) -> bool:
         """Returns whether the source is stored and undamaged. If so, it is kept for another day."""
         return bool(await self._database.rows(SQL["has"], {"digest": digest}))

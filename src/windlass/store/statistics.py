@@ -17,14 +17,14 @@ from psycopg import sql
 
 from windlass.kickoffs.ids import CLOCKS_APART, first_id
 from windlass.kickoffs.states import State
-from windlass.store.database import fetch, queries
+from windlass.store.database import Store, fetch, filled, queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
-    from windlass.store.database import Database, Row
+    from windlass.store.database import Row
 
 SQL = queries("statistics")
 HOURS = 24
@@ -136,10 +136,7 @@ very expensive.
 """
 
 
-class StatisticsStore:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class StatisticsStore(Store):
     async def count(self) -> None:
         """Counts the moves since the last count, and removes numbers that are older than KEEP.
 
@@ -253,20 +250,16 @@ def _moves(window: sql.SQL, ids: sql.SQL) -> sql.SQL:
     """Returns `moves` for a window, which is a condition on {column}, and for the ids of the kickoffs in it."""
     accepted = sql.SQL(" AND ").join([ids, _in(window, "created_at")])
     parts = {"ended": _in(window, "finished_at"), "accepted": accepted, "started": _in(window, "started_at")}
-    return _filled(SQL["moves"], **parts)
+    return filled(SQL["moves"], **parts)
 
 
 def _in(window: sql.SQL, column: str) -> sql.SQL:
-    return _filled(window, column=sql.Identifier(column))
-
-
-def _filled(statement: sql.SQL, **parts: sql.Composable) -> sql.SQL:
-    return sql.SQL(statement.format(**parts).as_string())
+    return filled(window, column=sql.Identifier(column))
 
 
 WINDOW, IDS = sql.SQL("{column} >= %(since)s AND {column} < %(until)s"), sql.SQL("id >= %(first)s AND id < %(last)s")
 UNCOUNTED_ENDS = _in(SQL["uncounted"], "finished_at")
-COUNT = _filled(SQL["count"], moves=_moves(WINDOW, IDS))
-SERVER = _filled(SQL["server"], moves=_moves(SQL["uncounted"], SQL["uncounted_ids"]))
-CREWS = _filled(SQL["crews"], ended=UNCOUNTED_ENDS)
-DURATIONS = _filled(SQL["durations"], ended=UNCOUNTED_ENDS)
+COUNT = filled(SQL["count"], moves=_moves(WINDOW, IDS))
+SERVER = filled(SQL["server"], moves=_moves(SQL["uncounted"], SQL["uncounted_ids"]))
+CREWS = filled(SQL["crews"], ended=UNCOUNTED_ENDS)
+DURATIONS = filled(SQL["durations"], ended=UNCOUNTED_ENDS)

@@ -11,7 +11,7 @@ from psycopg.errors import UniqueViolation
 from windlass.kickoffs.ids import new_id
 from windlass.rights import SCOPES_OF_KIND, SCOPES_OF_ROLE, Role, Scope
 from windlass.store.audit import Actor, Change, record
-from windlass.store.database import Connection, Database, Row, Statement, fetch, queries
+from windlass.store.database import Connection, Database, Row, Statement, Store, fetch, queries
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -128,9 +128,9 @@ class UserRow:
     """The last sign-in with OpenID Connect. None: the user never signed in with it."""
 
 
-class TokenStore:
+class TokenStore(Store):
     def __init__(self, database: Database, rules: ProviderRules = ProviderRules()) -> None:
-        self._database = database
+        super().__init__(database)
         self.rules = rules
         self._limits = {"longest": rules.longest, "within": rules.within}
 

@@ -12,7 +12,7 @@ from windlass.errors import WindlassError
 from windlass.rights import Role
 from windlass.store.audit import Change, record
 from windlass.store.credentials import CredentialRow, credentials_named, share_credentials
-from windlass.store.database import Connection, fetch, queries
+from windlass.store.database import Connection, Store, fetch, queries
 from windlass.store.sealed_variables import SealedVariable, sealed_variables
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from windlass.store.database import Database
 
 SQL = queries("variables")
 MOST_VARIABLES = 500
@@ -69,10 +68,7 @@ Decide = Callable[[Mapping[str, SealedVariable], Sequence[CredentialRow]], Seque
 """Returns the variables to set, from those of the same names that exist, and the credentials that they may use."""
 
 
-class VariableStore:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class VariableStore(Store):
     async def of_deployment(self, deployment: UUID) -> list[VariableRow]:
         """Returns the variables in the order of their names."""
         rows = await self._database.rows(SQL["of_deployment"], {"deployment": deployment})

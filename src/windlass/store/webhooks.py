@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from psycopg import sql
-
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import LAST_ID, new_id
 from windlass.kickoffs.states import State
 from windlass.kickoffs.tasks import Warning_
 from windlass.kickoffs.webhooks import End, Event, Hook, Planned, Webhook, merged, planned
 from windlass.store.audit import Change, record
-from windlass.store.database import fetch, queries
+from windlass.store.database import Store, fetch, filled, queries
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -49,7 +47,7 @@ FAILED = Warning_(
 )
 _END = Planned(Hook.CREW)
 LISTED: dict[str, Statement] = {
-    name: sql.SQL(SQL["list"].format(which=which).as_string())
+    name: filled(SQL["list"], which=which)
     for name, which in {
         "all": SQL["which_all"],
         "deployment": SQL["which_deployment"],
@@ -225,11 +223,11 @@ def _planned_by(before: Sequence[tuple[Webhook, int]], hooks: frozenset[Hook]) -
     return min((planned for one, planned in before if one.hooks & events), default=None)
 
 
-class WebhookStore:
+class WebhookStore(Store):
     """`soon` and `late` are the seconds of a short and of a long pause of an endpoint."""
 
     def __init__(self, database: Database, *, soon: float = SOON, late: float = LATE) -> None:
-        self._database = database
+        super().__init__(database)
         self._pauses = {"patient": PATIENT, "soon": soon, "late": late}
 
     async def begin(self, endpoint: UUID) -> Endpoint | None:

@@ -62,7 +62,7 @@ def serve(settings: Settings, notify: Notify, *, offline_model: bool, for_person
         stack.callback(settings.address_file.unlink, missing_ok=True)
         write_whole(settings.address_file, f"{http.address_here}\n", 0o644)
         logger.event("server.ready", base_url=http.address, deployment=None)
-        slugs = [one.slug for one in await DeploymentStore(shared.database).overview()]
+        slugs = [row["slug"] for row in await DeploymentStore(shared.database).all()]
         has_model = names_model(crew_environment(None, settings.crew_env))
         model = OFFLINE if offline_model else [] if has_model else NO_KEY
         link = await http.sign_in_link() if for_person and await http.dashboard.sessions.needs_link() else None

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from windlass.rights import Role
 
 Item = TypeVar("Item")
+Answer = TypeVar("Answer", bound=BaseModel)
 NO_NUL = r"^[^\x00]*$"
 Text = Annotated[str, StringConstraints(max_length=500, pattern=NO_NUL)]
 """Text in a query or a body that is compared with texts of the database, which hold no NUL."""
@@ -36,6 +37,12 @@ class Body(BaseModel):
     """The body of a request. An unknown member is an error: it would be ignored in silence."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def answer_of(model: type[Answer], row: object, **others: object) -> Answer:
+    """Returns the answer with the members that `row` has by the same names, and `others`."""
+    found = {name: getattr(row, name) for name in model.model_fields if name not in others and hasattr(row, name)}
+    return model.model_validate({**found, **others}, from_attributes=True)
 
 
 class Page(BaseModel, Generic[Item]):

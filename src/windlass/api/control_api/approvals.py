@@ -8,16 +8,15 @@ from fastapi import APIRouter
 from fastapi import Query as InQuery
 from pydantic import BaseModel, Field, StrictBool
 
-from windlass.api.control_api.answers import Body, Page, Query, Text
+from windlass.api.control_api.answers import Answer, Body, Page, Query, Text, answer_of
 from windlass.api.control_api.callers import Caller, ControlRoute, Viewer
 from windlass.api.control_api.dependencies import Control, id_cursor
 from windlass.api.crew_api.answers_of_people import decided
 from windlass.api.crew_api.schemas import Feedback
 from windlass.api.errors import Problem, no_approver
-from windlass.kickoffs.ids import parse_id
+from windlass.kickoffs.ids import FIRST_ID, parse_id
 from windlass.kickoffs.questions import QuestionRow
 from windlass.rights import may_answer
-from windlass.store.questions import FIRST
 from windlass.store.tokens import PERSONAL
 
 router = APIRouter(route_class=ControlRoute, tags=["approvals"])
@@ -78,10 +77,10 @@ async def list_approvals(
     rows = await control.approvals.store.open_questions(
         deployment=deployment,
         sees=caller.actor.sees,
-        after=id_cursor(query.cursor) or FIRST,
+        after=id_cursor(query.cursor) or FIRST_ID,
         limit=query.limit,
     )
-    items = [ApprovalItem(**_members(row)) for row in rows]
+    items = [_item(ApprovalItem, row) for row in rows]
     return Page(items=items, next_cursor=str(rows[-1].id) if len(rows) == query.limit else None)
 
 
@@ -119,10 +118,9 @@ async def _found(control: Control, given: str) -> QuestionRow:
 
 async def _details(control: Control, question: QuestionRow) -> ApprovalDetails:
     draft, length = await control.approvals.store.draft(question.id, most=MOST_OF_DRAFT)
-    return ApprovalDetails(**_members(question), draft=draft, draft_length=length)
+    return _item(ApprovalDetails, question, draft=draft, draft_length=length)
 
 
-def _members(row: QuestionRow) -> dict[str, object]:
-    members = {name: getattr(row, name) for name in ApprovalItem.model_fields if hasattr(row, name)}
+def _item(model: type[Answer], row: QuestionRow, **others: object) -> Answer:
     state = "waiting" if row.is_open else "answered" if row.answered_at else "closed"
-    return {**members, "deployment": row.slug, "state": state}
+    return answer_of(model, row, deployment=row.slug, state=state, **others)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Request
 from fastapi import Query as InQuery
 from pydantic import BaseModel, Field
 
-from windlass.api.control_api.answers import Body, DeploymentAnswer, Page, Query, Text
+from windlass.api.control_api.answers import Body, DeploymentAnswer, Page, Query, Text, answer_of
 from windlass.api.control_api.callers import ControlRoute, Developer, Viewer
 from windlass.api.control_api.dependencies import Control, id_cursor
 from windlass.api.control_api.deployments import Slug, deployment_answer
@@ -290,8 +290,7 @@ def _number(cursor: str | None) -> int | None:
 
 
 def _build(build: Build) -> BuildAnswer:
-    values = {name: getattr(build, name) for name in BuildAnswer.model_fields if name != "deployment"}
-    return BuildAnswer(**values, deployment=build.slug)
+    return answer_of(BuildAnswer, build, deployment=build.slug)
 
 
 def _version(row: VersionRow) -> VersionAnswer:

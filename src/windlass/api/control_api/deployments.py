@@ -15,6 +15,7 @@ from windlass.api.control_api.answers import (
     Query,
     ShownTokensAnswer,
     Text,
+    answer_of,
 )
 from windlass.api.control_api.callers import ControlRoute, Developer, Viewer
 from windlass.api.control_api.dependencies import Control, id_cursor
@@ -83,19 +84,10 @@ async def show_tokens(caller: Developer, control: Control, slug: Slug) -> ShownT
 
 
 def deployment_answer(control: Control, row: DeploymentRow) -> DeploymentAnswer:
-    return DeploymentAnswer(
-        id=row.id,
-        slug=row.slug,
-        state=row.state,
+    return answer_of(
+        DeploymentAnswer,
+        row,
         base_url=control.base_url(row.slug),
-        version=row.version,
-        concurrency=row.concurrency,
-        weight=row.weight,
-        paused_at=row.paused_at,
-        running=row.running,
-        waiting=row.waiting,
-        last_kickoff_at=row.last_kickoff_at,
-        created_at=row.created_at,
         visible_to=MEMBERS if row.members_only else EVERYBODY,
         latest_build=BuildSummary(id=row.build, state=row.build_state) if row.build and row.build_state else None,
     )

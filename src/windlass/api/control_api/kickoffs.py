@@ -1,12 +1,12 @@
 """Endpoints over the kickoffs of all crews, and the workers."""
 
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 from fastapi import APIRouter
 from fastapi import Query as InQuery
 from pydantic import Field
 
-from windlass.api.control_api.answers import KickoffItem, Page, Query, Text, WorkerItem
+from windlass.api.control_api.answers import KickoffItem, Page, Query, Text, WorkerItem, answer_of
 from windlass.api.control_api.callers import ControlRoute, Viewer
 from windlass.api.control_api.dependencies import Control, id_cursor
 from windlass.api.crew_api.schemas import Time
@@ -70,16 +70,4 @@ async def list_workers(_: Viewer, control: Control, query: Annotated[Query, InQu
 
 
 def _item(row: KickoffRow) -> KickoffItem:
-    return KickoffItem(
-        kickoff_id=row.id,
-        deployment=row.slug,
-        version=row.version,
-        state=cast("WireState", row.state.state_on_the_wire),
-        reason=row.reason,
-        user=row.user,
-        started_by=row.started_by,
-        stopped_by=row.stopped_by,
-        created_at=row.created_at,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-    )
+    return answer_of(KickoffItem, row, kickoff_id=row.id, deployment=row.slug, state=row.state.state_on_the_wire)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Request
 from fastapi import Query as InQuery
 from pydantic import BaseModel, ConfigDict, Field
 
-from windlass.api.control_api.answers import Body, Page, Query, Text
+from windlass.api.control_api.answers import Body, Page, Query, Text, answer_of
 from windlass.api.control_api.callers import ControlRoute, Developer, Viewer
 from windlass.api.control_api.dependencies import Control, id_cursor
 from windlass.api.control_api.deployments import Slug
@@ -16,7 +16,7 @@ from windlass.api.crew_api.schemas import WebhookMembers
 from windlass.deployments.webhooks import SetWebhook
 from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.webhooks import Hook
-from windlass.store.webhooks import Delivery, DeliveryFilter, DeliveryState, EndpointWord
+from windlass.store.webhooks import DeliveryFilter, DeliveryState, EndpointWord
 from windlass.webhooks.endpoints import MEMBER_OF
 
 router = APIRouter(route_class=ControlRoute, tags=["webhooks"])
@@ -181,13 +181,15 @@ async def list_deliveries(
     cursor, sees = id_cursor(query.cursor), caller.actor.sees
     wanted = DeliveryFilter(deployment, kickoff, query.state, cursor, sees=sees)
     page = await control.webhooks.deliveries(wanted, limit=query.limit)
-    return Page(items=[_delivery(row) for row in page.rows], next_cursor=str(page.next) if page.next else None)
+    return Page(
+        items=[answer_of(DeliveryItem, row) for row in page.rows], next_cursor=str(page.next) if page.next else None
+    )
 
 
 @router.get("/deliveries/{delivery_id}")
 async def show_delivery(_: Viewer, control: Control, delivery_id: DeliveryId) -> DeliveryItem:
     """Returns a delivery with its attempts."""
-    return _delivery(await control.webhooks.delivery(parse_id(delivery_id)))
+    return answer_of(DeliveryItem, await control.webhooks.delivery(parse_id(delivery_id)))
 
 
 @router.post("/deliveries/{delivery_id}/redeliver")
@@ -196,7 +198,7 @@ async def redeliver(caller: Developer, control: Control, delivery_id: DeliveryId
 
     The id and the body are the same.
     """
-    return _delivery(await control.webhooks.redeliver(parse_id(delivery_id), caller.actor))
+    return answer_of(DeliveryItem, await control.webhooks.redeliver(parse_id(delivery_id), caller.actor))
 
 
 def _webhooks(found: dict[Hook, SetWebhook]) -> WebhooksAnswer:
@@ -214,19 +216,3 @@ def _webhooks(found: dict[Hook, SetWebhook]) -> WebhooksAnswer:
         options = {"events": one.events, "realtime": one.realtime} if hook is Hook.EVENTS else {}
         members[MEMBER_OF[hook]] = {**facts, **options}
     return WebhooksAnswer.model_validate(members)
-
-
-def _delivery(row: Delivery) -> DeliveryItem:
-    return DeliveryItem(
-        id=row.id,
-        deployment=row.deployment,
-        kickoff_id=row.kickoff_id,
-        hook=Hook(row.hook),
-        host=row.host,
-        state=row.state,
-        attempts=[AttemptItem.model_validate(one) for one in row.attempts],
-        created_at=row.created_at,
-        finished_at=row.finished_at,
-        next_at=row.next_at,
-        endpoint_state=row.endpoint_state,
-    )

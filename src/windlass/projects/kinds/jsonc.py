@@ -45,11 +45,6 @@ class Node:
     def text(self) -> str | None:
         return self.value if isinstance(self.value, str) else None
 
-    def plain(self) -> Any:
-        if isinstance(self.value, dict):
-            return {name: node.plain() for name, node in self.value.items()}
-        return [node.plain() for node in self.value] if isinstance(self.value, list) else self.value
-
     def texts(self) -> Iterator[str]:
         """Yields all strings in the value, without the names of members."""
         for node in [*self.members.values(), *self.items]:

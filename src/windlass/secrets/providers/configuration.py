@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr
 
 from windlass.secrets.installing import install_command
-from windlass.secrets.provider import BadCredential, MissingPackage
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from windlass.secrets.provider import MissingPackage
 
 LARGEST_SECRET = 32 * 1024
 
@@ -50,12 +47,6 @@ SecretText = Annotated[SecretStr, AfterValidator(_usable)]
 """A secret that is not blank. A client that gets a blank one would use the identity of the server itself."""
 
 Text = Annotated[str, form(r"[^\x00-\x1f\x7f]{1,1000}", "one line of at most 1,000 characters, and not empty")]
-
-
-def check_method(methods: Mapping[str, type[BaseModel]], method: str, given: BaseModel) -> None:
-    """Raises BadCredential when `given` is no configuration of `method`."""
-    if method not in methods or type(given) is not methods[method]:
-        raise BadCredential(f"The configuration does not fit the method {method[:100]!r}.", "Set the credential again.")
 
 
 def missing(title: str, extra: str) -> MissingPackage:

@@ -40,9 +40,6 @@ DELETE FROM current_versions
  WHERE deployment_id = %(deployment)s
    AND position < (SELECT max(position) FROM current_versions WHERE deployment_id = %(deployment)s) - %(most)s::int
 
--- name: of_kickoff
-SELECT slug FROM deployments WHERE id = (SELECT deployment_id FROM kickoffs WHERE id = %(kickoff)s)
-
 -- name: manifest
 SELECT manifest FROM versions WHERE id = %(version)s
 
@@ -65,16 +62,3 @@ RETURNING pg_notify('windlass_deployments', slug)
 -- name: resume
 UPDATE deployments SET paused_at = NULL WHERE slug = %(slug)s AND removed_at IS NULL
 RETURNING pg_notify('windlass_deployments', slug), pg_notify('windlass_kickoffs', '')
-
--- name: overview
-SELECT slug, paused_at, weight, concurrency,
-       (SELECT count(*) FROM kickoffs WHERE deployment_id = deployments.id AND state = 'PENDING' AND ready)
-     + (SELECT count(*) FROM kickoffs WHERE deployment_id = deployments.id AND state = 'PENDING' AND NOT ready) AS waiting,
-       coalesce(runs, 0) AS running,
-       (SELECT created_at FROM kickoffs WHERE deployment_id = deployments.id ORDER BY id DESC LIMIT 1) AS last_kickoff_at
-  FROM deployments
-  LEFT JOIN (SELECT deployment_id, count(*) AS runs FROM kickoffs WHERE state = 'STARTED' GROUP BY deployment_id) AS running
-    ON running.deployment_id = deployments.id
- WHERE removed_at IS NULL
- ORDER BY slug
- LIMIT %(limit)s

@@ -4,37 +4,29 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from windlass.secrets.provider import BadCredential, IdentityValues
+from windlass.secrets.provider import BadCredential, IdentityValues, Provider
 from windlass.secrets.providers.aws.methods import AUDIENCE, METHODS, TITLE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pydantic import BaseModel
-
     from windlass.secrets.provider import Manager, Subject
-    from windlass.secrets.providers.endpoints import Endpoints
 
 NAME = re.compile(
     r"[\w/+=.@-]{1,512}|arn:aws[\w-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:[\w/+=.@-]{1,512}", re.ASCII
 )
 
 
-class Aws:
-    name: ClassVar[str] = "aws"
-    title: ClassVar[str] = TITLE
-    extra: ClassVar[str | None] = "aws"
-    methods: ClassVar[Mapping[str, type[BaseModel]]] = METHODS
+class Aws(Provider):
+    name = "aws"
+    title = TITLE
+    extra = "aws"
+    methods = METHODS
 
-    def __init__(self, endpoints: Endpoints) -> None:
-        self._endpoints = endpoints
+    def connect(self, configuration: Any, subject: Subject) -> Manager:
+        from windlass.secrets.providers.aws.manager import AwsManager  # noqa: PLC0415 - imports the client
 
-    def connect(self, method: str, configuration: BaseModel, subject: Subject) -> Manager:
-        from windlass.secrets.providers.aws.manager import connected  # noqa: PLC0415 - imports the client
-
-        return connected(method, configuration, subject, self._endpoints)
+        return AwsManager(configuration, subject, self._endpoints)
 
     def check_name(self, name: str) -> None:
         if not NAME.fullmatch(name):

@@ -8,7 +8,7 @@ import re
 import threading
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from windlass.secrets.provider import (
     AccessDenied,
@@ -22,8 +22,8 @@ from windlass.secrets.provider import (
     first_meaning,
 )
 from windlass.secrets.providers import network
-from windlass.secrets.providers.aws.methods import AUDIENCE, METHODS, TITLE, AccessKeys, AssumedRole, WorkloadIdentity
-from windlass.secrets.providers.configuration import check_method, missing
+from windlass.secrets.providers.aws.methods import AUDIENCE, TITLE, AccessKeys, AssumedRole, WorkloadIdentity
+from windlass.secrets.providers.configuration import missing
 from windlass.secrets.providers.network import in_time, is_overloaded, unavailable
 from windlass.secrets.providers.renewal import Renewed
 
@@ -40,8 +40,6 @@ except ModuleNotFoundError:
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pydantic import BaseModel
 
     from windlass.secrets.provider import Subject
     from windlass.secrets.providers.endpoints import Endpoints
@@ -140,11 +138,6 @@ MEANINGS = (
 
 Result = TypeVar("Result")
 _lock = threading.Lock()
-
-
-def connected(method: str, given: BaseModel, subject: Subject, endpoints: Endpoints) -> AwsManager:
-    check_method(METHODS, method, given)
-    return AwsManager(cast("Configuration", given), subject, endpoints)
 
 
 @dataclass(frozen=True, slots=True)

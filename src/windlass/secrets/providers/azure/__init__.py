@@ -4,35 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from windlass.secrets.provider import BadCredential, IdentityValues
+from windlass.secrets.provider import BadCredential, IdentityValues, Provider
 from windlass.secrets.providers.azure.methods import AUDIENCE, METHODS, TITLE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pydantic import BaseModel
-
     from windlass.secrets.provider import Manager, Subject
-    from windlass.secrets.providers.endpoints import Endpoints
 
 NAME = re.compile(r"[0-9A-Za-z_-]{1,127}")
 
 
-class Azure:
-    name: ClassVar[str] = "azure"
-    title: ClassVar[str] = TITLE
-    extra: ClassVar[str | None] = "azure"
-    methods: ClassVar[Mapping[str, type[BaseModel]]] = METHODS
+class Azure(Provider):
+    name = "azure"
+    title = TITLE
+    extra = "azure"
+    methods = METHODS
 
-    def __init__(self, endpoints: Endpoints) -> None:
-        self._endpoints = endpoints
+    def connect(self, configuration: Any, subject: Subject) -> Manager:
+        from windlass.secrets.providers.azure.manager import AzureManager  # noqa: PLC0415 - imports the client
 
-    def connect(self, method: str, configuration: BaseModel, subject: Subject) -> Manager:
-        from windlass.secrets.providers.azure.manager import connected  # noqa: PLC0415 - imports the client
-
-        return connected(method, configuration, subject, self._endpoints)
+        return AzureManager(configuration, subject, self._endpoints)
 
     def check_name(self, name: str) -> None:
         if not NAME.fullmatch(name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from windlass.secrets.provider import (
     LONGEST_ANSWER,
@@ -19,12 +19,11 @@ from windlass.secrets.providers import network
 from windlass.secrets.providers.azure.methods import (
     AUDIENCE,
     AUTHORITIES,
-    METHODS,
     TITLE,
     ClientSecret,
     WorkloadIdentity,
 )
-from windlass.secrets.providers.configuration import check_method, missing
+from windlass.secrets.providers.configuration import missing
 from windlass.secrets.providers.network import in_time, is_overloaded, session, unavailable
 from windlass.secrets.providers.renewal import Renewed
 
@@ -43,8 +42,6 @@ except ModuleNotFoundError:
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pydantic import BaseModel
 
     from windlass.secrets.provider import Subject
     from windlass.secrets.providers.endpoints import Endpoints
@@ -84,11 +81,6 @@ HANDSHAKES: dict[str, tuple[str, str]] = {
 """What Azure's error codes AADSTS... mean, and what to change."""
 
 Result = TypeVar("Result")
-
-
-def connected(method: str, given: BaseModel, subject: Subject, endpoints: Endpoints) -> AzureManager:
-    check_method(METHODS, method, given)
-    return AzureManager(cast("Configuration", given), subject, endpoints)
 
 
 @dataclass(frozen=True, slots=True)

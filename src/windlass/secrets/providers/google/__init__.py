@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from windlass.secrets.provider import BadCredential, IdentityValues
+from windlass.secrets.provider import BadCredential, IdentityValues, Provider
 from windlass.secrets.providers.google.methods import METHODS, PROJECT, TITLE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pydantic import BaseModel
-
     from windlass.secrets.provider import Manager, Subject
-    from windlass.secrets.providers.endpoints import Endpoints
 
 NAME = re.compile(rf"[A-Za-z0-9_-]{{1,255}}|projects/(?:{PROJECT})/secrets/[A-Za-z0-9_-]{{1,255}}")
 
 
-class Google:
-    name: ClassVar[str] = "google"
-    title: ClassVar[str] = TITLE
-    extra: ClassVar[str | None] = "google"
-    methods: ClassVar[Mapping[str, type[BaseModel]]] = METHODS
+class Google(Provider):
+    name = "google"
+    title = TITLE
+    extra = "google"
+    methods = METHODS
 
-    def __init__(self, endpoints: Endpoints) -> None:
-        self._endpoints = endpoints
+    def connect(self, configuration: Any, subject: Subject) -> Manager:
+        from windlass.secrets.providers.google.manager import GoogleManager  # noqa: PLC0415 - imports the client
 
-    def connect(self, method: str, configuration: BaseModel, subject: Subject) -> Manager:
-        from windlass.secrets.providers.google.manager import connected  # noqa: PLC0415 - imports the client
-
-        return connected(method, configuration, subject, self._endpoints)
+        return GoogleManager(configuration, subject, self._endpoints)
 
     def check_name(self, name: str) -> None:
         if not NAME.fullmatch(name):

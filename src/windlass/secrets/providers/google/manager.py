@@ -9,7 +9,7 @@ import binascii
 import json
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from windlass.secrets.provider import (
@@ -23,8 +23,8 @@ from windlass.secrets.provider import (
     first_meaning,
 )
 from windlass.secrets.providers import network
-from windlass.secrets.providers.configuration import check_method, missing
-from windlass.secrets.providers.google.methods import METHODS, TITLE, ServiceAccount, WorkloadIdentity, key_of
+from windlass.secrets.providers.configuration import missing
+from windlass.secrets.providers.google.methods import TITLE, ServiceAccount, WorkloadIdentity, key_of
 from windlass.secrets.providers.network import (
     body,
     in_time,
@@ -43,8 +43,6 @@ except ModuleNotFoundError:
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from pydantic import BaseModel
 
     from windlass.secrets.provider import Subject
     from windlass.secrets.providers.endpoints import Endpoints
@@ -119,11 +117,6 @@ HANDSHAKES = (
     ),
 )
 """What the texts of the token service mean."""
-
-
-def connected(method: str, given: BaseModel, subject: Subject, endpoints: Endpoints) -> GoogleManager:
-    check_method(METHODS, method, given)
-    return GoogleManager(cast("Configuration", given), subject, endpoints)
 
 
 class GoogleManager:

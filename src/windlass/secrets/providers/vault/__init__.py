@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from windlass.secrets.provider import BadCredential, IdentityValues
+from windlass.secrets.provider import BadCredential, IdentityValues, Provider
 from windlass.secrets.providers.vault.methods import METHODS, TITLE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pydantic import BaseModel
-
     from windlass.secrets.provider import Manager, Subject
-    from windlass.secrets.providers.endpoints import Endpoints
 
 NAME = re.compile(r"[^\x00-\x1f\x7f/]+(?:/[^\x00-\x1f\x7f/]+)*")
 LONGEST_NAME = 512
 
 
-class Vault:
-    name: ClassVar[str] = "vault"
-    title: ClassVar[str] = TITLE
-    extra: ClassVar[str | None] = None
-    methods: ClassVar[Mapping[str, type[BaseModel]]] = METHODS
+class Vault(Provider):
+    name = "vault"
+    title = TITLE
+    methods = METHODS
 
-    def __init__(self, endpoints: Endpoints) -> None:
-        """Vault has no public endpoint: each credential has its address."""
+    def connect(self, configuration: Any, subject: Subject) -> Manager:
+        from windlass.secrets.providers.vault.manager import VaultManager  # noqa: PLC0415 - imports the client
 
-    def connect(self, method: str, configuration: BaseModel, subject: Subject) -> Manager:
-        from windlass.secrets.providers.vault.manager import connected  # noqa: PLC0415 - imports the client
-
-        return connected(method, configuration, subject)
+        return VaultManager(configuration, subject)
 
     def check_name(self, name: str) -> None:
         if not NAME.fullmatch(name) or len(name) > LONGEST_NAME or {".", ".."} & set(name.split("/")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from windlass.secrets.provider import (
@@ -16,15 +16,12 @@ from windlass.secrets.provider import (
     SecretNotFound,
     first_meaning,
 )
-from windlass.secrets.providers.configuration import check_method
 from windlass.secrets.providers.network import is_overloaded, unavailable
 from windlass.secrets.providers.renewal import Renewed
 from windlass.secrets.providers.vault.direct import Direct
-from windlass.secrets.providers.vault.methods import METHODS, TITLE, AppRole, Token, WorkloadIdentity
+from windlass.secrets.providers.vault.methods import TITLE, AppRole, Token, WorkloadIdentity
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from windlass.secrets.provider import Subject
 
     Configuration = Token | AppRole | WorkloadIdentity
@@ -93,11 +90,6 @@ HANDSHAKES = (
     ),
 )
 """What the status and the errors of a login by JWT mean."""
-
-
-def connected(method: str, given: BaseModel, subject: Subject) -> VaultManager:
-    check_method(METHODS, method, given)
-    return VaultManager(cast("Configuration", given), subject)
 
 
 class VaultManager:
