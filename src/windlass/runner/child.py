@@ -162,9 +162,6 @@ class Child:
                     end_family(watched.family, watched.user)
         except BaseExceptionGroup as group_of_errors:
             raise group_of_errors.exceptions[0] from None
-        finally:
-            for pipe in pipes.values():
-                pipe.unwatch()
         await capture.report_dropped(context.report)
         return Ended(
             answer.result(),

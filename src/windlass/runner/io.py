@@ -1,7 +1,6 @@
 """Reads sockets and pipes of children, captures their output, and encodes the journal for a child."""
 
 # See docs/decisions/runner.md#data-of-crews-is-peeked-at-before-it-is-read
-# See docs/decisions/runner.md#a-reader-stays-watched-by-the-event-loop
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ class FdReader:
     """Reads a descriptor that others own and write to.
 
     After `finish()` the reader returns the bytes that are there, MOST_LEFT of them at most, and waits for no more: a
-    process that outlives a child may hold the other end, and write to it, for ever. A caller that does not read to the
-    end calls `unwatch` before the descriptor is closed.
+    process that outlives a child may hold the other end, and write to it, for ever.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -57,21 +55,9 @@ class FdReader:
         self._is_drained = False
         """Whether the last read was short. Then probably no bytes are left, and the next read waits first."""
         self._wake = asyncio.Event()
-        self._waiting = False
-        self._watched: asyncio.AbstractEventLoop | None = None
 
     async def read(self) -> bytes:
         """Returns the next bytes; none at the end."""
-        try:
-            data = await self._read()
-        except BaseException:
-            self.unwatch()
-            raise
-        if not data:
-            self.unwatch()
-        return data
-
-    async def _read(self) -> bytes:
         while True:
             if self._is_drained and not self._finishing:
                 await self._wait()
@@ -97,31 +83,12 @@ class FdReader:
         return os.read(self._descriptor, CHUNK)
 
     async def _wait(self) -> None:
-        # To begin and to end watching a descriptor costs several system calls, so a reader that soon waits again leaves
-        # it watched. Bytes that come while nobody reads end that: they stay there, and the writer waits.
-        if not self._watched:
-            self._watched = asyncio.get_running_loop()
-            self._watched.add_reader(self._descriptor, self._on_bytes)
+        loop = asyncio.get_running_loop()
         self._wake.clear()
-        self._waiting = True
+        loop.add_reader(self._descriptor, self._wake.set)
         try:
             await self._wake.wait()
-        except BaseException:
-            self.unwatch()
-            raise
         finally:
-            self._waiting = False
-
-    def _on_bytes(self) -> None:
-        if self._waiting and not self._wake.is_set():
-            self._wake.set()
-        else:
-            self.unwatch()
-
-    def unwatch(self) -> None:
-        """Ends watching the descriptor. Its owner may close it afterwards."""
-        loop, self._watched = self._watched, None
-        if loop is not None:
             loop.remove_reader(self._descriptor)
 
     def finish(self) -> None:
@@ -179,7 +146,6 @@ class SocketReader(FdReader):
         self._unused += descriptors
 
     async def close(self) -> None:
-        self.unwatch()
         await let_go(self.socket, [*self._kept, *self._unused])
 
     def _take(self) -> bytes:
