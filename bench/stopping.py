@@ -66,7 +66,7 @@ class Stops:
 def stops(*, rounds: int) -> list[Figure]:
     with (
         tempfile.TemporaryDirectory(prefix="windlass-bench-") as folder,
-        served(PROJECTS / "stoppable", {"WINDLASS_SLOTS": str(SLOTS)}) as server,
+        served(PROJECTS / "stoppable", {"WINDLASS_SLOTS": str(SLOTS), "WINDLASS_CREW_FILES": f"{folder}:rw"}) as server,
     ):
         Path(folder).chmod(0o777)  # crews may run as another user
         runs = Stops(server, Path(folder))
