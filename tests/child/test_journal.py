@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projects_for_tests.driver import until
-from windlass_child.journal.journal import Journal, JournalEntry
+from windlass_child.journal.journal import FinishedStep, Journal
 from windlass_child.masking.redaction import Redaction
 from windlass_child.process.report import Report
 from windlass_child.protocol.frames import TooLarge
@@ -103,9 +103,9 @@ def test_each_entry_is_taken_once_and_of_two_with_one_key_the_later() -> None:
     for entry in (JournalReplay(1, "a/x", "1"), JournalReplay(2, "b/y", "2", "out"), JournalReplay(3, "a/x", "3")):
         journal.remember(entry)
     journal.remember(JournalReplay(4, "a/z", "{no json"))
-    assert journal.take("b/y") == JournalEntry(2, 2, "out")
+    assert journal.take("b/y") == FinishedStep(2, 2, "out")
     assert journal.take("b/y") is None
-    assert journal.take_all("a/") == {"x": JournalEntry(3, 3, None)}
+    assert journal.take_all("a/") == {"x": FinishedStep(3, 3, None)}
     assert journal.left() == 0
 
 

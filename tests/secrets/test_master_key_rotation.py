@@ -20,7 +20,7 @@ from windlass.deployments.configurations import seal_configuration
 from windlass.deployments.identity import Identity
 from windlass.deployments.variables import open_value, seal_value
 from windlass.kickoffs.ids import new_id
-from windlass.lifecycle.run_recorder import PURPOSE
+from windlass.lifecycle.journal import PURPOSE
 from windlass.secrets import key_file, key_ring
 from windlass.secrets.key_file import MasterKeyError, keys_of_file, load_key_ring
 from windlass.secrets.key_ring import KeyRing, MasterKey, Sealed, UnknownKey, to_base64

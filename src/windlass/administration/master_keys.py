@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from windlass.access.tokens import Tokens
 from windlass.administration.opening import database_for_commands, key_ring_of
 from windlass.errors import DatabaseUnavailable, WindlassError
-from windlass.lifecycle.run_recorder import PURPOSE
+from windlass.lifecycle.journal import PURPOSE
 from windlass.secrets import key_file
 from windlass.secrets.key_ring import VARIABLE, Damaged, Sealed, UnknownKey
 from windlass.store.audit import COMMAND_LINE, AuditStore, Change

@@ -20,10 +20,11 @@ from windlass.kickoffs.questions import Question, key_of
 from windlass.kickoffs.states import Reason
 from windlass.kickoffs.tasks import MOST_RECORDS, TaskRecords, TooManyRecords, Warning_
 from windlass.lifecycle.background_tasks import until_the_database_answers
+from windlass.lifecycle.journal import EncryptedJournal
 from windlass.lifecycle.live_questions import LiveQuestions
 from windlass.lifecycle.run_ending import RunEnding
 from windlass.lifecycle.run_files import RunFiles
-from windlass.lifecycle.run_recorder import Journal, NoLongerOurs, RunRecorder
+from windlass.lifecycle.run_recorder import NoLongerOurs, RunRecorder
 from windlass.lifecycle.worker_config import Code, UnreadableSecrets
 from windlass.projects import Options
 from windlass.runner import LeaseHandle, Output, Preparing, ResultSent, Runner, RunSpec, Terminator
@@ -109,7 +110,7 @@ class Run:
         self._runner = runner
         self._records = TaskRecords(claimed.manifest.tasks)
         self._reports = RunRecorder(store, claimed, self._records, lease_handle, self._limits, self._terminator)
-        self._journal = Journal(store, key_ring, claimed)
+        self._journal = EncryptedJournal(store, key_ring, claimed)
         self._questions = LiveQuestions(store, answers, claimed, lease_handle, self._terminator, self._go_on)
         self.files = RunFiles(store, claimed, config.files, self._reports.warn)
         self._ending = RunEnding(

@@ -17,9 +17,9 @@ from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.ids import accepted_at, new_id
 from windlass.kickoffs.states import State
 from windlass.lifecycle.background_tasks import BackgroundTasks
+from windlass.lifecycle.journal import PURPOSE
 from windlass.lifecycle.notices import Notices
 from windlass.lifecycle.run import Run
-from windlass.lifecycle.run_recorder import PURPOSE
 from windlass.lifecycle.slots import Slots
 from windlass.runner import LeaseHandle, boottime
 from windlass.store.claiming import AT_ONCE, FIRST, WorkerUsage

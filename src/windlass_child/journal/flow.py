@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     from windlass_child.crewai.flow_methods import MethodFollower
-    from windlass_child.journal.journal import JournalEntry
+    from windlass_child.journal.journal import FinishedStep
     from windlass_child.process.report import Report
 
 METHOD = "method/"
@@ -117,7 +117,7 @@ class FlowJournal:
         self._follower.skip_the_rest()
         self._report.warn_of_leftovers(self._entries.left())
 
-    def _again(self, name: str, step: str, entry: JournalEntry) -> list[Any]:
+    def _again(self, name: str, step: str, entry: FinishedStep) -> list[Any]:
         """Replays a method: does the engine's work at the end of the method without a run.
 
         Returns a list with the output alone, or an empty list if the entry does not fit.
@@ -139,7 +139,7 @@ class FlowJournal:
             self._restore()  # no more code of the flow may run, but the flow's state can still be read
         return [output]
 
-    def _decoded(self, name: str, step: str, entry: JournalEntry) -> list[Any]:
+    def _decoded(self, name: str, step: str, entry: FinishedStep) -> list[Any]:
         """Returns a list with the output of a step alone, or an empty list if the entry does not fit."""
         try:
             return [self._taken(entry)]
@@ -149,7 +149,7 @@ class FlowJournal:
             self._report.warn("journal_unfit", f"the method {name} is run again{also}: {text_of(error)}")
             return []
 
-    def _output_of(self, name: str, output: Any, entry: JournalEntry) -> dict[str, Any]:
+    def _output_of(self, name: str, output: Any, entry: FinishedStep) -> dict[str, Any]:
         """Returns what the engine stores of a method. Restores the feedback on its output."""
         if "feedback" not in entry.value:
             return {"method": name, "output": output}
@@ -160,7 +160,7 @@ class FlowJournal:
             return {"method": name, "output": output}
         return {"method": name, "output": feedback.output, "human_feedback": feedback}
 
-    def _taken(self, entry: JournalEntry) -> Any:
+    def _taken(self, entry: FinishedStep) -> Any:
         if not self._entries.follows(entry):
             raise ValueError("the method that was finished before it was not repeated")
         value = entry.value

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from windlass_child.journal.journal import JournalEntry
+    from windlass_child.journal.journal import FinishedStep
 
 QUIET_TURNS = 200
 """The number of event loop turns without a replay after which the engine requests no more journaled methods for now.
@@ -28,7 +28,7 @@ Between two journaled methods, the engine waits for nothing but its turn in the 
 
 
 class FlowEntries:
-    def __init__(self, entries: dict[str, JournalEntry]) -> None:
+    def __init__(self, entries: dict[str, FinishedStep]) -> None:
         """Takes the entries by method and round, in the order in which they were written."""
         self._left = connected(entries)
         self._passed: set[str] = set()
@@ -47,7 +47,7 @@ class FlowEntries:
         """
         return str(self._left[step].value["id"]) if step in self._left else secrets.token_hex(4)
 
-    async def waited(self, step: str) -> JournalEntry | None:
+    async def waited(self, step: str) -> FinishedStep | None:
         """Waits for the turn of a step and returns its entry, or None if it has no output."""
         while (entry := self._left.get(step)) is not None and is_output(entry):
             await self._turns(partial(self.follows, entry))
@@ -58,7 +58,7 @@ class FlowEntries:
             await self._moved.wait()  # the entry may follow a method that is running
         return None
 
-    async def taken(self, step: str) -> JournalEntry | None:
+    async def taken(self, step: str) -> FinishedStep | None:
         """Does the same as `waited`. The caller must call `ran` after the run of a step without an output."""
         if (entry := await self.waited(step)) is not None:
             return entry
@@ -73,7 +73,7 @@ class FlowEntries:
     def _none_is_next(self) -> bool:
         return not any(is_output(entry) and self.follows(entry) for entry in self._left.values())
 
-    def follows(self, entry: JournalEntry) -> bool:
+    def follows(self, entry: FinishedStep) -> bool:
         """Returns whether the entry before this one was replayed or run again."""
         return entry.value["after"] is None or entry.value["after"] in self._passed
 
@@ -123,11 +123,11 @@ class FlowEntries:
         self._moved = asyncio.Event()
 
 
-def is_output(entry: JournalEntry) -> bool:
+def is_output(entry: FinishedStep) -> bool:
     return "again" not in entry.value
 
 
-def connected(entries: dict[str, JournalEntry], passed: Iterable[str] = ()) -> dict[str, JournalEntry]:
+def connected(entries: dict[str, FinishedStep], passed: Iterable[str] = ()) -> dict[str, FinishedStep]:
     """Returns the entries without those whose preceding entry is missing or was written again since."""
     ids = {None, *passed, *(entry.value["id"] for entry in entries.values())}
     found = {step: entry for step, entry in entries.items() if entry.value["after"] in ids}

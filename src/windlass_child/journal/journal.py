@@ -31,7 +31,7 @@ class Sends(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class JournalEntry:
+class FinishedStep:
     """A step that an earlier attempt has finished. `output` is that of the task record which the entry names."""
 
     number: int
@@ -51,7 +51,7 @@ class Journal:
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._last = 0
-        self._entries: dict[str, JournalEntry] = {}
+        self._entries: dict[str, FinishedStep] = {}
         self._awaited: dict[int, threading.Event] = {}
         self.asked_before = False
         """Whether an earlier attempt asked a person."""
@@ -86,12 +86,12 @@ class Journal:
         self._last = max(self._last, entry.number)
         self.asked_before = self.asked_before or entry.key.startswith(QUESTION)
         with contextlib.suppress(ValueError):  # an entry that is not JSON is ignored
-            self._entries[entry.key] = JournalEntry(entry.number, json.loads(entry.record), entry.output)
+            self._entries[entry.key] = FinishedStep(entry.number, json.loads(entry.record), entry.output)
 
-    def take(self, key: str) -> JournalEntry | None:
+    def take(self, key: str) -> FinishedStep | None:
         return self._entries.pop(self._markers.without_values(key), None)
 
-    def take_all(self, beginning: str) -> dict[str, JournalEntry]:
+    def take_all(self, beginning: str) -> dict[str, FinishedStep]:
         """Takes the entries whose keys begin with `beginning`, in the order in which they were written.
 
         The keys of the result are the rests of the keys, after `beginning`.

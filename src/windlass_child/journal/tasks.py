@@ -15,7 +15,7 @@ from windlass_child.crewai.features import has_fields
 from windlass_child.journal import value_codec
 
 if TYPE_CHECKING:
-    from windlass_child.journal.journal import JournalEntry
+    from windlass_child.journal.journal import FinishedStep
 
 SKIPPED = {"skipped": True}
 AS_RAW = "as raw"
@@ -61,7 +61,7 @@ def as_raw(structured: Any, raw: str) -> Any:
     return AS_RAW if same else structured
 
 
-def restored(task: Any, entry: JournalEntry) -> Any:
+def restored(task: Any, entry: FinishedStep) -> Any:
     """Returns the journaled output of a task, without the task's own texts. `named` adds those.
 
     Raises ValueError or LookupError for an entry that does not fit, and every exception of the project's classes.

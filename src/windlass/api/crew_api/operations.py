@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-from starlette.routing import Route
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from windlass.api.crew_api.examples import EXAMPLE_ID
 
@@ -119,23 +117,3 @@ class Call:
     request: Request
     crew: Crew
     token: TokenRow
-
-
-class Api(Protocol):
-    async def authenticated(self, request: Request, operation: Operation) -> Call: ...
-
-
-def routes_of(api: Api, operations: Sequence[Operation]) -> list[Route]:
-    """Returns one route for each path. It checks the token, and calls the method."""
-    by_path: dict[str, dict[str, Operation]] = {}
-    for one in operations:
-        by_path.setdefault(one.path, {})[one.method] = one
-    return [Route(path, _endpoint(api, found), methods=[*found]) for path, found in by_path.items()]
-
-
-def _endpoint(api: Api, operations: Mapping[str, Operation]) -> Callable[[Request], Awaitable[Response]]:
-    async def endpoint(request: Request) -> Response:
-        asked = operations["GET" if request.method == "HEAD" else request.method]
-        return await asked.handler(api, await api.authenticated(request, asked))
-
-    return endpoint

@@ -60,7 +60,6 @@ from windlass.api.crew_api.operations import (
     json_of,
     operation,
     operations_of,
-    routes_of,
 )
 from windlass.api.crew_api.schemas import (
     LARGEST_BATCH,
@@ -189,8 +188,18 @@ class CrewApi:
             Route("/docs", self.docs, methods=["GET"]),
             Route("/docs/{name}", assets, methods=["GET"]),
             Route("/resume/{task_id}", self.answer_by_callback, methods=["POST"]),
-            *routes_of(self, OPERATIONS),
+            *(self._route(path) for path in dict.fromkeys(one.path for one in OPERATIONS)),
         ]
+
+    def _route(self, path: str) -> Route:
+        """Returns the route of a path. It checks the token, and calls the method of the operation."""
+        operations = {one.method: one for one in OPERATIONS if one.path == path}
+
+        async def endpoint(request: Request) -> Response:
+            asked = operations["GET" if request.method == "HEAD" else request.method]
+            return await asked.handler(self, await self.authenticated(request, asked))
+
+        return Route(path, endpoint, methods=[*operations])
 
     @operation("GET", "/", "Check that the crew is served", None, Content("text/plain", {"type": "string"}, "Healthy"))
     async def healthy(self, _: Call) -> Response:
