@@ -11,7 +11,16 @@ import pytest
 from api.control import Person
 from api.described import check_error
 from api.serving import raw, serving
-from windlass.access.authentication import MOST_KEYS, MOST_NAMED, FailedAuthentications, Rate, RateLimits, Source
+from windlass.access.authentication import (
+    MOST_KEYS,
+    MOST_NAMED,
+    FailedAuthentications,
+    Rate,
+    RateLimits,
+    RequestRates,
+    Source,
+    TooManyRequests,
+)
 from windlass.rights import Role
 from windlass.secrets.secret import TokenKind, new_token
 
@@ -130,19 +139,32 @@ async def test_failures_of_many_addresses_are_few_lines(caplog: pytest.LogCaptur
 @pytest.mark.parametrize("personal", [False, True])
 async def test_a_user_token_that_asks_without_end_is_told_when_to_go_on(crew: Crew, *, personal: bool) -> None:
     token = (await Person.of(crew.server, Role.DEVELOPER)).token if personal else crew.user_token
-    rates = RateLimits(requests_of_users=0.5)  # five at once
+    rates = RateLimits(requests_of_users=0.11)  # two at once, and then one in nine seconds
     async with behind_a_proxy(crew, rates) as served:
-        assert await statuses(served, [token] * 7, OTHER) == [200] * 5 + [429] * 2
+        assert await statuses(served, [token] * 4, OTHER) == [200] * 2 + [429] * 2
         refused = await served.get("/inputs", token=token)
-        assert int(refused.headers["retry-after"]) == 2
+        assert 1 <= int(refused.headers["retry-after"]) <= 10
         check_error(429, dict(refused.headers), refused.content)
         another = await crew.token_of(f"somebody else {personal}")
         assert await statuses(served, [another, crew.token], OTHER) == [200, 200]
 
 
 async def test_a_limit_for_organization_tokens_can_be_set(crew: Crew) -> None:
-    async with behind_a_proxy(crew, RateLimits(requests=0.2)) as served:
+    async with behind_a_proxy(crew, RateLimits(requests=0.11)) as served:
         assert await statuses(served, [crew.token] * 3, OTHER) == [200, 200, 429]
+
+
+@pytest.mark.parametrize(("per_second", "at_once"), [(0.5, 5), (0.2, 2), (4, 40)])
+async def test_the_requests_of_ten_seconds_are_allowed_at_once(per_second: float, at_once: int) -> None:
+    now = 100.0
+    rates = RequestRates(RateLimits(requests_of_users=per_second), clock=lambda: now)
+    for _ in range(at_once):
+        rates.take("token", of_user=True)
+    with pytest.raises(TooManyRequests) as refused:
+        rates.take("token", of_user=True)
+    assert refused.value.retry_after == pytest.approx(1 / per_second)
+    now += 1 / per_second
+    rates.take("token", of_user=True)
 
 
 async def test_a_rate_is_kept_for_a_bounded_number_and_comes_back() -> None:

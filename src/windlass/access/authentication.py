@@ -222,9 +222,11 @@ class CrewRates:
 class RequestRates:
     """Limits the requests of each token."""
 
-    def __init__(self, limits: RateLimits) -> None:
-        self._organization: Rate[Hashable] = _of_tokens(limits.requests)
-        self._users: Rate[Hashable] = _of_tokens(limits.requests_of_users)
+    def __init__(self, limits: RateLimits, clock: Callable[[], float] = time.monotonic) -> None:
+        self._organization, self._users = (
+            Rate[Hashable](per_second, math.ceil(per_second * SECONDS_OF_BURST), clock=clock)
+            for per_second in (limits.requests, limits.requests_of_users)
+        )
         self._limits = limits
 
     def take(self, token: Hashable, *, of_user: bool) -> None:
@@ -237,10 +239,6 @@ class RequestRates:
                 "`POST /kickoffs` to start up to 1000 kickoffs with one request.",
                 seconds,
             )
-
-
-def _of_tokens(per_second: float) -> Rate[Hashable]:
-    return Rate(per_second, math.ceil(per_second * SECONDS_OF_BURST))
 
 
 class TokenAuthenticator:
