@@ -332,7 +332,7 @@ async def test_metadata_of_a_project_that_is_no_package_is_named_so(bench: Bench
         ("other", "the package 'other' is not installed in "),
     ):
         code = f"from importlib.metadata import version\n\ndef run():\n    return version({name!r})\n"
-        own = '[project]\nkeywords = []\nname = "green-tea"\nversion = "1"\n[tool.windlass]\nentrypoint = "work:run"\n'
+        own = '[project]\nname = "green-tea"\nversion = "1"\n[tool.windlass]\nentrypoint = "work:run"\n'
         root = written(tmp_path / name, {"pyproject.toml": own, "work.py": code})
         outcome = await bench.run(root)
         assert str(outcome.error).startswith(start), outcome.error

@@ -17,7 +17,6 @@ from windlass_child.checks import clock, findings, packages
 from windlass_child.crewai import declarations
 from windlass_child.crewai_files import configs
 from windlass_child.kinds.importing import entry_module
-from windlass_child.process import declared_package
 from windlass_child.process.error_text import ProjectFault
 from windlass_child.project_files.code import Code
 from windlass_child.protocol.messages import Project
@@ -257,7 +256,7 @@ def test_a_project_may_say_nothing_of_packages(tmp_path: Path, text: str) -> Non
 
 
 def test_packages_are_not_compared_without_a_reader_of_toml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(declared_package, "toml", None)
+    monkeypatch.setattr(packages, "TOML", "no_such_reader")
     assert list(packages.findings(tmp_path)) == []
     assert of_packages(tmp_path, "no-such-package") == []
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import platform
+import re
+import sys
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 from windlass_child.masking.server_paths import PYTHON, is_deployed
-from windlass_child.process.declared_package import NAME, Files, table, texts
 from windlass_child.process.error_text import in_interpreter, interpreter, setup_command
 from windlass_child.project_files.found import Found, warning
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE = "pyproject.toml"
+TOML = "tomllib" if sys.version_info >= (3, 11) else "tomli"
+"""The reader of TOML. Older Pythons have none, and the frameworks install this one there."""
+
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 def findings(root: Path) -> Iterator[Found]:
@@ -23,10 +28,12 @@ def findings(root: Path) -> Iterator[Found]:
 
     A package that the code imports at load is reported by the failed import.
     """
-    files = Files(root)
-    text = files.text(FILE)
+    text = (root / FILE).read_text("utf-8").removeprefix("\ufeff") if (root / FILE).is_file() else ""
+    reader = toml()
+    if not text or reader is None:
+        return
     hint, place = how_to_install(root), in_interpreter(root)
-    for wanted in texts(table(files.pyproject(), "project").get("dependencies")):
+    for wanted in dependencies(reader.loads(text)):
         if (name := NAME.match(wanted)) is None or not asked_for(wanted):
             continue
         line = next((number for number, line in enumerate(text.splitlines(), 1) if wanted in line), None)
@@ -42,6 +49,14 @@ def how_to_install(root: Path) -> str:
     if is_deployed(root):
         return "Update the project's lock file, if it has one, and deploy the project again."
     return f"Install the project's packages into an environment of its own: {setup_command(root)}"
+
+
+def toml() -> Any:
+    """Returns the reader of TOML, or None on a Python 3.10 whose environment has none."""
+    try:
+        return import_module(TOML)
+    except ImportError:
+        return None
 
 
 def of_wanted(root: Path, wanted: list[dict[str, Any]]) -> Iterator[Found]:
@@ -69,6 +84,12 @@ def within(specifier: str, version: str) -> bool:
         return bool(import_module("packaging.specifiers").SpecifierSet(specifier).contains(version, prereleases=True))
     except (ImportError, ValueError):
         return True
+
+
+def dependencies(declared: dict[str, Any]) -> list[str]:
+    project = declared.get("project")
+    named = project.get("dependencies") if isinstance(project, dict) else None
+    return [one for one in named if isinstance(one, str)] if isinstance(named, list) else []
 
 
 def installed(name: str) -> str | None:

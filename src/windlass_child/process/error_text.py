@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from windlass_child.masking.server_paths import is_deployed
-from windlass_child.process.declared_package import Files, first_text, table
 from windlass_child.protocol.messages import Failed
 from windlass_child.protocol.working_folder import PACKAGE
 
@@ -85,6 +84,7 @@ CANNOT_IMPORT = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 MOST_FOLDERS, DEEPEST = 500, 3
 """The limits of a search for the modules of a project."""
 
+OWN_NAME = re.compile(r"""^\[(?:project|tool\.poetry)\][^\[]*?^name\s*=\s*["']([^"'\n]+)""", re.MULTILINE)
 LOCKED = re.compile(r"\bdatabase (?:table )?is locked")
 KEY_NAME = re.compile(r"\b[A-Z][A-Z0-9_]*(?:API_KEY|TOKEN|SECRET)\b")
 
@@ -487,9 +487,11 @@ def without_metadata(name: str, at: str, root: Path) -> NotThere:
 
 
 def own_name(root: Path) -> str:
-    """Returns the name in the project's pyproject.toml, or ""."""
-    declared = Files(root).pyproject()
-    return first_text(table(declared, *place).get("name") for place in (("project",), ("tool", "poetry")))
+    """Returns the name in the project's pyproject.toml, or "". Python 3.10 has no parser for it."""
+    with contextlib.suppress(OSError, ValueError):
+        found = OWN_NAME.search((root / "pyproject.toml").read_text("utf-8").removeprefix("\ufeff"))
+        return found[1] if found else ""
+    return ""
 
 
 def plain(name: str) -> str:
