@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OLDEST_SECONDS = 60.0
+"""Seconds that an account and its groups are remembered. A look-up takes a hundred system calls on some machines."""
 
 ROOT = 0
 NO_GROUP = 65_534
@@ -86,11 +87,12 @@ class Account:
 
 
 def owner_of(uid: int) -> Account:
-    """Returns the user with its own group. A user without an account gets NO_GROUP, which grants no rights.
+    """Returns the user with its own group. A user without an account gets NO_GROUP, which grants no rights."""
+    return _owner_of(uid, os.geteuid(), _period())
 
-    Remembers an account for OLDEST_SECONDS. A look-up takes a hundred system calls on some machines.
-    """
-    return _owner_of(uid, os.geteuid(), int(time.monotonic() // OLDEST_SECONDS))
+
+def _period() -> int:
+    return int(time.monotonic() // OLDEST_SECONDS)
 
 
 @lru_cache(maxsize=16)
@@ -133,7 +135,7 @@ def take_rights_of(account: Account) -> None:
     calls = SYSTEM_CALLS.get(platform.machine())
     if sys.platform != "linux" or calls is None or sys.maxsize < 1 << 32:
         raise OSError(errno.ENOSYS, f"threads can't act as another user on {sys.platform}, {platform.machine()}")
-    groups = _groups_of(account)
+    groups = _groups_of(account.uid, account.gid, _period())
     setgroups, setresuid, setresgid = calls
     _call(setgroups, len(groups), (ctypes.c_uint32 * len(groups))(*groups))
     _call(setresgid, *map(ctypes.c_long, (KEPT, account.gid, KEPT)))
@@ -144,16 +146,17 @@ def take_rights_of(account: Account) -> None:
 
 def become(account: Account) -> None:
     """Gives the whole process the rights of this user for good. Only root can do so."""
-    os.setgroups(_groups_of(account))
+    os.setgroups(_groups_of(account.uid, account.gid, _period()))
     os.setresgid(account.gid, account.gid, account.gid)
     os.setresuid(account.uid, account.uid, account.uid)
 
 
-def _groups_of(account: Account) -> list[int]:
+@lru_cache(maxsize=16)
+def _groups_of(uid: int, gid: int, _time: int) -> tuple[int, ...]:
     try:
-        return os.getgrouplist(pwd.getpwuid(account.uid).pw_name, account.gid)
+        return tuple(os.getgrouplist(pwd.getpwuid(uid).pw_name, gid))
     except KeyError:
-        return [account.gid]
+        return (gid,)
 
 
 def _call(number: int, *arguments: object) -> None:

@@ -45,7 +45,7 @@ def read_file(folder: Path, name: str, largest: int) -> bytes | None:
 
 
 def _read(folder: Path, name: str, largest: int) -> bytes:
-    """Reads the file, in a thread of `with_rights_of`: the thread keeps the rights of the owner afterwards."""
+    """Reads the file, in a thread of `with_rights_of`, which takes the rights of the owner."""
     place = _opened(folder)
     try:
         if os.geteuid() == ROOT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,7 +83,10 @@ async def test_a_deployment_shows_its_state_and_its_load(crew: Crew, developer: 
     assert (found["waiting"], found["last_kickoff_at"] is not None) == (1, True)
 
 
-async def test_pause_and_resume_change_the_state_and_are_in_the_audit_log(crew: Crew, developer: Person) -> None:
+async def test_pause_and_resume_change_the_state_and_are_in_the_logs(
+    crew: Crew, developer: Person, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "windlass")
     path = f"/deployments/{crew.deployment.slug}"
     paused = await developer.value("POST", f"{path}/pause")
     assert paused["state"] == "paused"
@@ -96,6 +100,9 @@ async def test_pause_and_resume_change_the_state_and_are_in_the_audit_log(crew: 
         {"slug": crew.deployment.slug},
     )
     assert [row["action"] for row in entries] == ["deployment.pause", "deployment.pause", "deployment.resume"]
+    told = [record for record in caplog.records if record.message.startswith("deployment.")]
+    assert [record.message for record in told] == ["deployment.paused", "deployment.paused", "deployment.resumed"]
+    assert {record.__dict__["event_fields"]["deployment"] for record in told} == {crew.deployment.slug}
     assert {(row["user"], row["address"]) for row in entries} == {(developer.name, "127.0.0.1")}
     assert all(row["token_id"] for row in entries)
 

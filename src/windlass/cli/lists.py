@@ -30,7 +30,7 @@ class ListByDefault(click.Group):
             return not ctx.resilient_parsing  # a shell completes the names of the commands
         takes_arguments = any(isinstance(one, click.Argument) for one in self.commands[self.default].params)
         is_named = args[0] in {*self.commands, *self.get_help_option_names(ctx)}
-        return not is_named and (takes_arguments or args[0].startswith("-"))
+        return not is_named and args[0] != "--" and (takes_arguments or args[0].startswith("-"))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         return self.commands[self.default].shell_complete(ctx, incomplete) or super().shell_complete(ctx, incomplete)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from windlass.kickoffs.tasks import Warning_
     from windlass.lifecycle.readiness import Check
+
+SETTLED = 2.0
+"""Seconds after which a change of a file is told from an earlier one by the time of the file, on any file system."""
 
 Observer = Callable[["Claimed", object], None]
 """Is called with None when a run begins, with each of its reports, with the FileChanges at its end if there are any,
@@ -120,14 +124,19 @@ class WorkerConfig:
         """Returns the option `python`. Reads it only when the file has changed, because a read starts a process."""
         code = self.code.place(place)
         state, known = _state_of(code / "pyproject.toml"), self._declared.get(place)
-        if known is None or known[0] != state:
-            known = self._declared[place] = state, await self.reader.python(code)
-        return known[1]
+        if state is not None and known is not None and known[0] == state:
+            return known[1]
+        python = await self.reader.python(code)
+        self._declared[place] = state, python
+        return python
 
 
 def _state_of(file: Path) -> object:
+    """Returns what differs after a change of the file. None: it was changed a moment ago, and may change once more
+    within the precision of its times, or it can't be read.
+    """
     try:
         found = file.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_ctime_ns
+    return (found.st_dev, found.st_ino, found.st_ctime_ns) if time.time() - found.st_ctime > SETTLED else None

@@ -13,7 +13,7 @@ from psycopg import sql
 from windlass.kickoffs.ids import FIRST_ID, first_id
 from windlass.kickoffs.retention import Retention
 from windlass.store.audit import REMOVAL, Change, record
-from windlass.store.database import fetch, filled, queries
+from windlass.store.database import Store, fetch, filled, queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,7 @@ class Page:
     ended: list[UUID]
 
 
-class RetentionStore:
+class RetentionStore(Store):
     """Finds and removes old data.
 
     One statement removes at most `at_once` kickoffs or `rows_at_once` of their rows, or checks whether `seen_at_once`
@@ -92,7 +92,7 @@ class RetentionStore:
         rows_at_once: int = ROWS_AT_ONCE,
         seen_at_once: int = SEEN_AT_ONCE,
     ) -> None:
-        self._database = database
+        super().__init__(database)
         self.at_once = at_once
         self.rows_at_once = rows_at_once
         self._seen_at_once = seen_at_once
