@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from windlass.lifecycle.readiness import Check
 
 SETTLED = 2.0
-"""Seconds after which a change of a file is told from an earlier one by the time of the file, on any file system."""
+"""Seconds after which the time of a file distinguishes a change from an earlier one, on any file system."""
 
 Observer = Callable[["Claimed", object], None]
 """Is called with None when a run begins, with each of its reports, with the FileChanges at its end if there are any,
