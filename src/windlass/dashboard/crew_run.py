@@ -96,7 +96,7 @@ async def run(visit: Visit) -> Response:
     return visit.redirect(f"/ui/crews/{row.slug}/executions/{kickoff}")
 
 
-@ROUTES.post("/crews/{slug}/run/preview", Role.DEVELOPER, back="/ui/crews/{slug}/run")
+@ROUTES.post("/crews/{slug}/run/preview", Role.DEVELOPER)
 async def preview(visit: Visit) -> Response:
     """Returns the page with what was typed: the call that it makes, or the form in its other mode (`switch`)."""
     row, crew = await _crew(visit)
@@ -111,6 +111,12 @@ async def preview(visit: Visit) -> Response:
             why = "The fields can't hold these inputs: some are not in the crew's schema, or have another type."
             form.typed.errors[WHOLE] = why
     return await _page(visit, row, form)
+
+
+@ROUTES.get("/crews/{slug}/run/preview", Role.VIEWER)
+async def after_preview(visit: Visit) -> Response:
+    """Leads to the form, which viewers see too."""
+    return visit.redirect(f"/ui/crews/{visit.path['slug']}/run")
 
 
 async def _crew(visit: Visit) -> tuple[DeploymentRow, Crew | None]:

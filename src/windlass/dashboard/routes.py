@@ -183,7 +183,7 @@ class Routes:
             async def lead_back(visit: Visit) -> Response:
                 return visit.redirect(back.format(**visit.path))
 
-            self.get(path, role and Role.VIEWER)(lead_back)  # `back` checks its own role
+            self.get(path, role)(lead_back)
         return self._adder("POST", path, role)
 
     def upload(self, path: str, role: Role) -> Callable[[Handler], Handler]:
